@@ -1,0 +1,1 @@
+"""Both memories of a LangGraph application in MongoDB."""

@@ -1,0 +1,58 @@
+"""The exceptions of mongomem: few, typed, and each one something a caller can act on.
+
+    MongomemError
+    ├── InvalidInputError         (ValueError)    an argument that no call may carry; nothing was touched
+    │   ├── UnstorableValueError                  a value that MongoDB or the serializer cannot hold
+    │   └── DimensionMismatchError                an embedder answered with vectors of another size
+    ├── ConfigurationError        (ValueError)    options that contradict each other or the stored data
+    │   └── IndexMismatchError                    the store was indexed with another embedding configuration
+    ├── UsageError                (RuntimeError)  the right call in the wrong place: says what to write instead
+    ├── CorruptDataError          (RuntimeError)  stored documents that contradict each other
+    ├── SchemaVersionError        (RuntimeError)  a document written by a newer mongomem
+    └── LocalServerError          (RuntimeError)  the embedded mongod cannot start: says what to install
+
+Each also inherits the builtin it mirrors. Errors of the driver (``pymongo.errors``) pass through
+unchanged, with a note that names the operation.
+"""
+
+from __future__ import annotations
+
+
+class MongomemError(Exception):
+    """Root of every error that mongomem raises by itself."""
+
+
+class InvalidInputError(MongomemError, ValueError):
+    """An argument is of the wrong kind. Raised before anything is read or written."""
+
+
+class UnstorableValueError(InvalidInputError):
+    """A value cannot be stored. Names the item and the path inside it; nothing of the batch was written."""
+
+
+class DimensionMismatchError(InvalidInputError):
+    """An embedding has not the configured number of dimensions. Nothing was written."""
+
+
+class ConfigurationError(MongomemError, ValueError):
+    """Options contradict each other, or what is stored already."""
+
+
+class IndexMismatchError(ConfigurationError):
+    """The stored vectors were made with another embedding configuration. ``store.reindex()`` is the way out."""
+
+
+class UsageError(MongomemError, RuntimeError):
+    """The call is right but not here, e.g. a sync method on an ``AsyncMongoClient``. Says what to write instead."""
+
+
+class CorruptDataError(MongomemError, RuntimeError):
+    """Stored documents contradict each other, e.g. a chunk is missing. Names thread and checkpoint."""
+
+
+class SchemaVersionError(MongomemError, RuntimeError):
+    """A document carries a schema version from the future. Upgrade mongomem to read it."""
+
+
+class LocalServerError(MongomemError, RuntimeError):
+    """The embedded MongoDB server cannot start. Says what is missing and what to install."""

@@ -1,0 +1,1 @@
+"""What the database looks like: its indexes and how older data becomes current."""

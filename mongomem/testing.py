@@ -1,0 +1,190 @@
+"""Drivers and databases for tests: ours, and those of applications built on mongomem.
+
+    RecordingDriver    runs a plan and keeps the commands it performed
+    FailingDriver      runs a plan and raises at its n-th command, before or after performing it
+    MongomockDatabase  makes a mongomock database answer the commands
+
+`MongoSaver(mongomock.MongoClient())` and `MongoStore(mongomock.MongoClient())` use the last by
+themselves; mongomock is never imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import pymongo
+from pymongo.errors import AutoReconnect, BulkWriteError
+
+from mongomem.commands import BulkWrite, Command, Plan
+from mongomem.drivers import Blocking
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Intercepting(Command[T]):
+    """A command that another function performs."""
+
+    command: Command[T]
+    performer: Callable[[Command[T], Any], T]
+
+    def perform(self, database: Any) -> T:
+        return self.performer(self.command, database)
+
+
+async def _intercepted(plan: Plan[T], performer: Callable[[Command[Any], Any], Any]) -> T:
+    """Run `plan` with each of its commands handed to `performer`: itself a plan, so any driver runs it."""
+    resume: Callable[[Any], Command[Any]] = plan.send
+    answer: Any = None
+    while True:
+        try:
+            command = resume(answer)
+        except StopIteration as finished:
+            result: T = finished.value
+            return result
+        try:
+            resume, answer = plan.send, await _Intercepting(command, performer)
+        except BaseException as error:
+            resume, answer = plan.throw, error
+
+
+@dataclass(slots=True)
+class RecordingDriver:
+    """Run plans blocking on `database` and keep what they performed in `commands`."""
+
+    database: Any
+    commands: list[Command[Any]] = field(default_factory=list)
+
+    def __call__(self, plan: Plan[T]) -> T:
+        return Blocking(self.database)(_intercepted(plan, self._record))
+
+    def _record(self, command: Command[Any], database: Any) -> Any:
+        self.commands.append(command)
+        return command.perform(database)
+
+
+@dataclass(slots=True)
+class FailingDriver:
+    """Run plans blocking on `database` and fail at the `at`-th command (from 0).
+
+    `performed` says how much of that command reaches the database: nothing (False), all of it
+    (True: the reply is lost), or, for an ordered `BulkWrite`, its first n writes.
+    """
+
+    database: Any
+    at: int
+    performed: bool | int = False
+    error: BaseException = field(default_factory=lambda: AutoReconnect("injected failure"))
+    count: int = 0
+
+    def __call__(self, plan: Plan[T]) -> T:
+        return Blocking(self.database)(_intercepted(plan, self._fail))
+
+    def _fail(self, command: Command[Any], database: Any) -> Any:
+        self.count += 1
+        if self.count - 1 != self.at:
+            return command.perform(database)
+        if self.performed is True:
+            command.perform(database)
+        elif self.performed and isinstance(command, BulkWrite):
+            replace(command, writes=command.writes[: self.performed]).perform(database)
+        raise self.error
+
+
+@dataclass(frozen=True, slots=True)
+class MongomockDatabase:
+    """A mongomock database that answers the commands of mongomem.
+
+    mongomock 4.3 refuses PyMongo's bulk requests, knows no ``to_list`` and takes fewer options of
+    indexes; everything else passes through.
+    """
+
+    database: Any
+
+    def __getitem__(self, name: str) -> MongomockCollection:
+        return MongomockCollection(self.database[name])
+
+    def command(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Accept ``collMod`` and its kind: mongomock has nothing that they could change."""
+        return {"ok": 1.0, "command": command}
+
+
+@dataclass(frozen=True, slots=True)
+class MongomockCursor:
+    """A finished result."""
+
+    documents: Iterator[dict[str, Any]]
+
+    def to_list(self) -> list[dict[str, Any]]:
+        return list(self.documents)
+
+
+@dataclass(slots=True)
+class MongomockBulkResult:
+    """What was done by a bulk write, in the names of ``BulkWriteResult``."""
+
+    upserted_ids: dict[int, Any] = field(default_factory=dict)
+    matched_count: int = 0
+    deleted_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MongomockCollection:
+    """A mongomock collection with the methods that commands call."""
+
+    collection: Any
+
+    def find(
+        self, filter: Any, projection: Any, *, sort: Any, limit: int, batch_size: int, hint: Any
+    ) -> MongomockCursor:
+        return MongomockCursor(self.collection.find(filter, projection, sort=sort, limit=limit))
+
+    def aggregate(self, pipeline: list[Any], **_options: Any) -> MongomockCursor:
+        return MongomockCursor(self.collection.aggregate(pipeline))
+
+    def list_indexes(self) -> list[dict[str, Any]]:
+        return list(self.collection.list_indexes())
+
+    def update_many(self, filter: Any, update: Any) -> Any:
+        return self.collection.update_many(filter, update)
+
+    def delete_many(self, filter: Any) -> Any:
+        return self.collection.delete_many(filter)
+
+    def create_indexes(self, models: list[pymongo.IndexModel]) -> list[str]:
+        return [self._create_index(model.document) for model in models]
+
+    def _create_index(self, document: Any) -> str:
+        known = {name: document[name] for name in ("name", "unique", "expireAfterSeconds") if name in document}
+        created: str = self.collection.create_index(list(document["key"].items()), **known)
+        return created
+
+    def bulk_write(self, requests: list[Any], *, ordered: bool) -> MongomockBulkResult:
+        result = MongomockBulkResult()
+        failures: list[dict[str, Any]] = []
+        for index, request in enumerate(requests):
+            try:
+                self._write_one(index, request, result)
+            except pymongo.errors.WriteError as error:
+                failures.append({"index": index, "code": error.code, "errmsg": str(error)})
+            except Exception as error:
+                if type(error).__name__ != "DuplicateKeyError":
+                    raise
+                failures.append({"index": index, "code": 11000, "errmsg": str(error)})
+            if failures and ordered:
+                break
+        if failures:
+            raise BulkWriteError({"writeErrors": failures})
+        return result
+
+    def _write_one(self, index: int, request: Any, result: MongomockBulkResult) -> None:
+        if isinstance(request, pymongo.DeleteOne):
+            result.deleted_count += self.collection.delete_one(request._filter).deleted_count
+            return
+        write = self.collection.update_one if isinstance(request, pymongo.UpdateOne) else self.collection.replace_one
+        reply = write(request._filter, request._doc, upsert=request._upsert)
+        result.matched_count += reply.matched_count
+        if reply.upserted_id is not None:
+            result.upserted_ids[index] = reply.upserted_id

@@ -28,6 +28,12 @@ class Opening(Generic[T]):
         client_options: Keyword arguments for the client.
     """
 
+    def __new__(cls, name: str, *_args: object) -> Opening[T]:
+        # `compile(checkpointer=...)` answers a wrong object with the name of its type (langgraph.types,
+        # ensure_valid_checkpointer), so the type of an Opening is named by the advice that belongs there.
+        advice = f"{name}.from_conn_string(...), not entered: write `with {name}.from_conn_string(uri) as memory:`"
+        return object.__new__(type(advice, (cls,), {}))
+
     def __init__(self, name: str, uri: str, build: Callable[[Any], T], client_options: Mapping[str, Any]) -> None:
         self._name = name
         self._uri = uri

@@ -56,7 +56,8 @@ async def ensure_indexes(indexes: Sequence[Index]) -> None:
     no-op for the server, and a refused build is tried again.
     """
     for collection, rows in groupby(sorted(indexes, key=lambda row: row.collection), key=lambda row: row.collection):
-        plain, expiring = [], []
+        plain: list[Index] = []
+        expiring: list[Index] = []
         for row in rows:
             (plain if row.expire_after_seconds is None else expiring).append(row)
         if plain:

@@ -1,0 +1,37 @@
+"""What every test of the suite can ask for: a real server, and a database of its own on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from pymongo import MongoClient
+
+
+@pytest.fixture(scope="session")
+def mongo_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The server of the suite: the one MONGODB_URI names, or a real mongod that starts and ends with the session."""
+    if uri := os.environ.get("MONGODB_URI"):
+        yield uri
+        return
+    from mongomem.local import LocalServer
+
+    with LocalServer(data_dir=tmp_path_factory.mktemp("mongod")) as server:
+        yield server.uri
+
+
+@pytest.fixture(scope="session")
+def mongo_client(mongo_uri: str) -> Iterator[MongoClient]:
+    """One client for the session, to look at what is stored and to drop it."""
+    with MongoClient(mongo_uri) as client:
+        yield client
+
+
+@pytest.fixture
+def database_name(mongo_client: MongoClient) -> Iterator[str]:
+    """A database that nobody else uses, dropped afterwards."""
+    name = f"test_{uuid4().hex}"
+    yield name
+    mongo_client.drop_database(name)

@@ -57,7 +57,7 @@ class Concerns:
     super-step sees what the last one was told is stored.
     """
 
-    read_preference: Any = ReadPreference.PRIMARY
+    read_preference: Any = field(default_factory=lambda: ReadPreference.PRIMARY)
     read_concern: ReadConcern = field(default_factory=lambda: ReadConcern("majority"))
     write_concern: WriteConcern = field(default_factory=lambda: WriteConcern("majority"))
 

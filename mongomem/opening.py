@@ -8,6 +8,7 @@ of its own, because an ``AsyncMongoClient`` belongs to one loop.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -41,6 +42,14 @@ class Opening(Generic[T]):
         self._client_options = dict(client_options)
         self._clients: list[MongoClient[Any]] = []
         self._aclients: dict[asyncio.AbstractEventLoop, list[AsyncMongoClient[Any]]] = {}
+
+    @classmethod
+    def of(cls, made: Callable[..., T], uri: str, options: Mapping[str, Any]) -> Opening[T]:
+        """Return the opening of a class made from a client; options that are not its own reach the client."""
+        names = inspect.signature(made).parameters.keys()
+        own = {name: value for name, value in options.items() if name in names}
+        others = {name: value for name, value in options.items() if name not in names}
+        return cls(made.__name__, uri, lambda client: made(client, **own), others)
 
     def __enter__(self) -> T:
         client: MongoClient[Any] = MongoClient(self._uri, **self._client_options)

@@ -1,0 +1,1 @@
+"""Short-term memory: the state of threads, stored as what changed."""

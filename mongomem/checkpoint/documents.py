@@ -1,0 +1,165 @@
+"""The documents of short-term memory: their identity, their fields, and the indexes that serve them.
+
+    {prefix}checkpoints
+        type "thread"      one a thread: when it was last used, its metadata, its tombstone
+        type "checkpoint"  one a checkpoint: its metadata, and its channels inline or by chunk names
+        type "chunk"       one a chunk: bytes that checkpoints and writes share
+    {prefix}checkpoint_writes
+        one a pending write
+
+Threads, checkpoints and chunks share a collection because one ordered command then writes a whole
+put: chunks first, the checkpoint last, one wait for the journal (docs/design.md has the figures).
+
+Pure: builds and reads documents. Which of them to write, and in what order, stands in the plans.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+from mongomem.checkpoint.addresses import Address
+from mongomem.checkpoint.chunks import Stored
+from mongomem.checkpoint.codec import Codec
+from mongomem.commands import Document
+from mongomem.errors import SchemaVersionError
+from mongomem.schema.indexes import Index
+
+SCHEMA_VERSION = 1
+"""The version of the documents that this code writes. Every older one stays readable."""
+
+THREAD, CHECKPOINT, CHUNK = "thread", "checkpoint", "chunk"
+
+VISIBLE = None
+"""The value of `hidden` that matches checkpoints without that field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collections:
+    """The names of the collections under one prefix."""
+
+    prefix: str = ""
+
+    @property
+    def checkpoints(self) -> str:
+        return f"{self.prefix}checkpoints"
+
+    @property
+    def writes(self) -> str:
+        return f"{self.prefix}checkpoint_writes"
+
+
+def _digest(size: int, *parts: str) -> bytes:
+    hashed = blake2b(digest_size=size)
+    for part in parts:
+        encoded = part.encode()
+        hashed.update(len(encoded).to_bytes(8, "big") + encoded)
+    return hashed.digest()
+
+
+# An `_id` is the digest of the thread and one of the place in it: deterministic, short, and beside its
+# siblings in the index. Readable identifiers stand in fields of their own.
+
+
+@lru_cache(maxsize=1024)
+def thread_key(thread_id: str) -> bytes:
+    """Return the `_id` of a thread document, which begins those of all its documents."""
+    return _digest(12, thread_id)
+
+
+def checkpoint_key(address: Address) -> bytes:
+    """Return the `_id` of a checkpoint."""
+    return thread_key(address.thread_id) + _digest(16, address.checkpoint_ns, address.checkpoint_id or "")
+
+
+def write_key(address: Address, task_id: str, idx: int) -> bytes:
+    """Return the `_id` of a pending write."""
+    place = _digest(16, address.checkpoint_ns, address.checkpoint_id or "", task_id, str(idx))
+    return thread_key(address.thread_id) + place
+
+
+def chunk_key(thread_id: str, name: bytes) -> bytes:
+    """Return the `_id` of a chunk."""
+    return thread_key(thread_id) + name
+
+
+def chunk_name(key: bytes) -> bytes:
+    """Return the name of the chunk with this `_id`."""
+    return key[12:]
+
+
+def new_stamp() -> int:
+    """Return a random 62-bit number: an epoch or a generation that no other thread or life has had."""
+    return secrets.randbits(62)
+
+
+def utc(moment: datetime) -> datetime:
+    """Return what the driver read as an aware UTC time, however the client is configured."""
+    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+
+
+def value_fields(value: Stored, codec: Codec) -> Document:
+    """Return the fields of a stored value: inline bytes, or the names of chunks."""
+    if value.levels == 0:
+        return {"type": value.type, **codec.seal(value.data)}
+    return {"type": value.type, "chunks": value.data, "levels": value.levels, "size": value.size}
+
+
+def read_value(fields: Mapping[str, Any], codec: Codec) -> Stored:
+    """Read the fields of a stored value."""
+    if "chunks" in fields:
+        return Stored(fields["type"], fields["chunks"], int(fields["levels"]), int(fields["size"]))
+    data = codec.open(fields)
+    return Stored(fields["type"], data, 0, len(data))
+
+
+def check_version(document: Mapping[str, Any], what: object) -> None:
+    """Refuse a document from the future.
+
+    Raises:
+        SchemaVersionError: It was written by a newer mongomem.
+    """
+    version = document.get("schema_version", SCHEMA_VERSION)
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise SchemaVersionError(
+            f"{what} has schema version {version!r}; this mongomem reads up to {SCHEMA_VERSION}: upgrade it"
+        )
+
+
+def history_query(address: Address) -> Document:
+    """Return the query for the checkpoints of one namespace, or for one of them."""
+    query: Document = {"type": CHECKPOINT, "thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
+    if address.checkpoint_id is not None:
+        query["checkpoint_id"] = address.checkpoint_id
+    return query
+
+
+def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_after: int | None) -> list[Index]:
+    """Return the indexes: one a query shape, `run_id` and the declared metadata keys, expiry where there is a TTL."""
+    is_checkpoint, is_thread = {"type": CHECKPOINT}, {"type": THREAD}
+    in_checkpoints = [
+        ("history", (("thread_id", 1), ("checkpoint_ns", 1), ("checkpoint_id", -1)), is_checkpoint),
+        ("thread_history", (("thread_id", 1), ("checkpoint_id", -1), ("checkpoint_ns", 1)), is_checkpoint),
+        ("newest", (("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)), is_checkpoint),
+        ("run", (("metadata.run_id", 1), ("thread_id", 1)), is_checkpoint),
+        ("members", (("thread_id", 1), ("type", 1)), None),
+        ("threads", (("updated_at", -1), ("thread_id", 1)), is_thread),
+        *(
+            (f"threads_by_{key}", ((f"metadata.{key}", 1), ("updated_at", -1), ("thread_id", 1)), is_thread)
+            for key in metadata_keys
+        ),
+    ]
+    rows = [Index(collections.checkpoints, name, keys, partial=partial) for name, keys, partial in in_checkpoints]
+    of_writes = (("thread_id", 1), ("checkpoint_ns", 1), ("checkpoint_id", 1), ("channel", 1))
+    rows.append(Index(collections.writes, "writes", of_writes))
+    if expire_after is not None:
+        rows += [
+            Index(name, "expiry", (("touched_at", 1),), expire_after_seconds=expire_after)
+            for name in (collections.checkpoints, collections.writes)
+        ]
+    return rows

@@ -1,0 +1,107 @@
+"""From a checkpoint to what is stored of it, by comparison with its parent. Pure.
+
+A channel that the parent document holds at the same version keeps the parent's reference and is not
+serialized again, also where it is absent from ``channel_values``: a channel that left the graph, a
+snapshot of a DeltaChannel. Otherwise a value that is present is encoded, and one that is not is
+empty. Documents are compared, never ``new_versions`` (``bulk_update_state(..., "__copy__")`` passes
+none) and never (channel, version) alone (integer versions collide between forks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.checkpoint.base import Checkpoint
+
+from mongomem.checkpoint.caches import Parent
+from mongomem.checkpoint.chunks import Cut, Stored, cut, fits, inline
+from mongomem.checkpoint.codec import Codec
+
+INLINE_BYTES = 4096
+"""What the values of one document may hold inline, all together."""
+
+FRESH_BYTES = 2048
+"""A new value up to this long stays inline: most are read once and replaced."""
+
+KEPT_BYTES = 256
+"""A value that outlived a super-step stays inline up to this long; a longer one becomes a chunk to refer to."""
+
+SENDS_IN_CHECKPOINT = 4
+"""The checkpoint format from which on pending sends are a channel (langgraph 0.5); older ones leave them
+with the writes of the parent, as ``PostgresSaver`` knows too."""
+
+NO_PARENT = Parent({}, {}, {}, None)
+
+Serialized = tuple[str, bytes]
+
+
+BODY = ""
+"""The key of the body among values: no channel has an empty name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What a document of a checkpoint holds.
+
+    Attributes:
+        values: The channels' values, and under `BODY` the checkpoint without them, with its metadata.
+        names: The chunks that each of the values reaches.
+        chunks: Content by name: the chunks that the parent does not reach, to be written.
+        is_old: Whether the format is one that leaves pending sends with the parent's writes.
+    """
+
+    values: dict[str, Stored]
+    names: dict[str, frozenset[bytes]]
+    chunks: dict[bytes, bytes]
+    is_old: bool
+
+
+def serialize_body(checkpoint: Checkpoint, metadata: Mapping[str, Any], codec: Codec) -> Serialized:
+    """Serialize a checkpoint without its values, together with its metadata."""
+    bare = {field: value for field, value in checkpoint.items() if field != "channel_values"}
+    return codec.dumps({"checkpoint": bare, "metadata": dict(metadata)})
+
+
+def serialize_values(
+    checkpoint: Checkpoint, parent: Parent, codec: Codec, done: Container[str] = ()
+) -> dict[str, Serialized]:
+    """Serialize the values that are not `done` and that the parent does not hold at the same version."""
+    versions = checkpoint["channel_versions"]
+    return {
+        channel: codec.dumps(value)
+        for channel, value in checkpoint["channel_values"].items()
+        if channel not in done and not holds(parent, channel, versions.get(channel))
+    }
+
+
+def holds(parent: Parent, channel: str, version: str | float | None) -> bool:
+    """Say whether the parent document holds a value of the channel at this version."""
+    return version is not None and channel in parent.channels and parent.versions.get(channel) == version
+
+
+def encode(values: Mapping[str, Serialized], checkpoint: Checkpoint, parent: Parent, key: bytes) -> Encoded:
+    """Decide what of the values is inline, what is chunks and what is the parent's."""
+    versions = checkpoint["channel_versions"]
+    kept = {channel: parent.channels[channel] for channel in versions if holds(parent, channel, versions[channel])}
+    fresh = {channel: value for channel, value in values.items() if channel not in kept}
+    long = {channel: one for channel, one in kept.items() if one.levels == 0 and one.size > KEPT_BYTES}
+    cuts = {channel: cut(one.type, one.data, key) for channel, one in long.items()} | _cut_fresh(fresh, key)
+    known = frozenset().union(*parent.names.values())
+    return Encoded(
+        kept | {channel: made.stored for channel, made in cuts.items()},
+        {channel: parent.names[channel] for channel in kept if channel in parent.names}
+        | {channel: frozenset(made.chunks) for channel, made in cuts.items() if made.chunks},
+        {name: piece for made in cuts.values() for name, piece in made.chunks.items() if name not in known},
+        checkpoint["v"] < SENDS_IN_CHECKPOINT,
+    )
+
+
+def _cut_fresh(values: Mapping[str, Serialized], key: bytes) -> dict[str, Cut]:
+    sizes = [len(data) for _, data in values.values()]
+    stay = fits(sizes, FRESH_BYTES, INLINE_BYTES)
+    return {
+        channel: inline(*value) if keep else cut(*value, key)
+        for (channel, value), keep in zip(values.items(), stay, strict=True)
+    }

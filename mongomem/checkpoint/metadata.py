@@ -1,0 +1,140 @@
+"""Metadata of checkpoints: the readable copy, and what a filter on it means.
+
+The truth of a checkpoint's metadata is the serializer's bytes. Beside it stands a copy that a person
+and the server can read, which leaves out what BSON cannot say and what is too long to be looked for.
+The server narrows a filter to a superset on that copy; `contains` decides on the truth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from mongomem.commands import Document
+from mongomem.errors import InvalidInputError
+
+LONGEST_TEXT = 512
+LONGEST_COPY = 4096
+LARGEST_INTEGER = 2**63 - 1
+"""The largest BSON integer."""
+
+CLEAR_WHEN_SEALED = frozenset({"source", "step", "run_id"})
+"""The metadata that stays readable beside an encrypting serializer, unless the user says otherwise."""
+
+ABSENT = object()
+
+
+def readable(metadata: Mapping[str, Any], clear: Collection[str] | None) -> tuple[Document, list[str]]:
+    """Return the readable copy, and the keys that it leaves out.
+
+    Args:
+        metadata: The truth.
+        clear: The keys that may be read by anybody with access to the database; None means all.
+    """
+    copy: Document = {}
+    omitted: list[str] = []
+    room = LONGEST_COPY
+    for key, value in metadata.items():
+        said = _readable(value) if (clear is None or key in clear) and _is_field(key) else ABSENT
+        room -= 0 if said is ABSENT else len(repr(said)) + len(key)
+        if said is ABSENT or room < 0:
+            omitted.append(key if _is_text(key) else "?")
+        else:
+            copy[key] = said
+    return copy, omitted
+
+
+def _is_text(value: object) -> bool:
+    return type(value) is str and len(value) <= LONGEST_TEXT and value.isprintable()
+
+
+def _is_field(key: object) -> bool:
+    """Whether a key can be a part of a dotted path of the query language."""
+    return isinstance(key, str) and _is_text(key) and key != "" and "." not in key and not key.startswith("$")
+
+
+def _readable(value: Any) -> Any:
+    """Return `value` as BSON that compares as the truth does, or ABSENT."""
+    if value is None or type(value) is bool:
+        return value
+    if type(value) is str:
+        return value if _is_encodable(value) and len(value) <= LONGEST_TEXT else ABSENT
+    if type(value) is int:
+        return value if abs(value) <= LARGEST_INTEGER else ABSENT
+    if type(value) is float:
+        return value if math.isfinite(value) else ABSENT
+    if isinstance(value, list | tuple):
+        return _whole([_readable(one) for one in value])
+    if isinstance(value, Mapping):
+        fields = {key: _readable(one) if _is_field(key) else ABSENT for key, one in value.items()}
+        return ABSENT if ABSENT in fields.values() else fields
+    return ABSENT
+
+
+def _whole(values: list[Any]) -> Any:
+    return ABSENT if any(value is ABSENT for value in values) else values
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def checked_filter(filter: object) -> Mapping[str, Any]:
+    """Return a metadata filter with string keys that are no operators.
+
+    Raises:
+        InvalidInputError: For anything else.
+    """
+    if filter is None:
+        return {}
+    if not isinstance(filter, Mapping):
+        raise InvalidInputError(f"filter must be a mapping of metadata keys to values, not {type(filter).__name__}")
+    for key in filter:
+        if not isinstance(key, str) or key.startswith("$"):
+            raise InvalidInputError(f"filter keys are metadata keys, and none begins with '$': {key!r:.80}")
+    return filter
+
+
+def contains(metadata: Any, wanted: Any) -> bool:
+    """Decide whether `metadata` contains `wanted` as PostgreSQL's ``jsonb @>`` does.
+
+    A mapping contains a mapping whose every key it has with a contained value; an array contains an
+    array whose every element one of its own contains; scalars are equal, and true is not 1.
+    (https://www.postgresql.org/docs/current/datatype-json.html#JSON-CONTAINMENT)
+    """
+    if isinstance(wanted, Mapping):
+        return isinstance(metadata, Mapping) and all(
+            key in metadata and contains(metadata[key], value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list | tuple):
+        return isinstance(metadata, list | tuple) and all(
+            any(contains(one, value) for one in metadata) for value in wanted
+        )
+    if isinstance(metadata, bool) or isinstance(wanted, bool):
+        return metadata is wanted
+    return bool(metadata == wanted)
+
+
+def narrowing(wanted: Mapping[str, Any]) -> Document:
+    """Return a query that every document whose metadata contains `wanted` matches."""
+    conditions = [
+        {"$or": [{path: value}, {"metadata_omitted": key}]}
+        for key, one in wanted.items()
+        if _is_field(key)
+        for path, value in _scalars(f"metadata.{key}", one)
+    ]
+    return {"$and": conditions} if conditions else {}
+
+
+def _scalars(path: str, wanted: Any) -> list[tuple[str, Any]]:
+    """Return the paths to scalars that the query language can compare."""
+    if isinstance(wanted, Mapping):
+        return [found for key, value in wanted.items() if _is_field(key) for found in _scalars(f"{path}.{key}", value)]
+    if isinstance(wanted, list | tuple) or wanted is None or _readable(wanted) is ABSENT:
+        return []
+    return [(path, wanted)]

@@ -1,0 +1,28 @@
+"""Parents: what a put must know of the document it continues."""
+
+from __future__ import annotations
+
+from mongomem.checkpoint.addresses import Address
+from mongomem.checkpoint.caches import Parent
+from mongomem.checkpoint.chunks import names
+from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.encoding import BODY
+from mongomem.checkpoint.loading import Placed, descend, load, revive
+from mongomem.checkpoint.records import read_record
+from mongomem.commands import Document
+
+
+async def read_parent(context: Context, address: Address, document: Document, generation: int) -> Parent:
+    """Read a parent document: its versions, and the names of all its chunks but not their content."""
+    record = read_record(document, context.codec)
+    values = {BODY: record.body, **record.channels}
+    placed = [Placed(address.thread_id, value) for value in values.values()]
+    manifests = await descend(context, placed, floor=1)
+    reached = {
+        channel: found.names | frozenset(names(found.data))
+        for (channel, value), found in zip(values.items(), manifests, strict=True)
+        if value.levels > 0
+    }
+    (body,) = await load(context, placed[:1])
+    versions = revive(context, address, record.body, body.data)["checkpoint"]["channel_versions"]
+    return Parent(versions, record.channels, reached, generation)

@@ -1,0 +1,110 @@
+"""The plan that stores pending writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import WRITES_IDX_MAP
+from pymongo.errors import BulkWriteError
+
+from mongomem.checkpoint.addresses import Address, address_of, identifier
+from mongomem.checkpoint.chunks import Cut, cut, inline
+from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.documents import SCHEMA_VERSION, chunk_key, value_fields, write_key
+from mongomem.checkpoint.encoding import Serialized
+from mongomem.checkpoint.threads import chunk_writes, ensure_thread, only_duplicates, stamp
+from mongomem.commands import BulkWrite, Compute, Document, Replace, Update, Write
+from mongomem.errors import InvalidInputError
+
+ATTEMPTS = 8
+"""How often writes are sent again because another process wrote the same ones at the same moment."""
+
+INLINE_BYTES = 64 * 1024
+"""A write up to this long is one document; a longer one is chunks, as a channel is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWrite:
+    """One write of a task, serialized."""
+
+    idx: int
+    channel: str
+    value: Serialized
+
+
+async def put_writes(
+    context: Context, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+) -> None:
+    """Store the writes of a task beside its checkpoint, which may be stored later or not yet.
+
+    The first regular write of (task, index) wins; a write to a special channel (``WRITES_IDX_MAP``)
+    replaces the one before it. One round trip, and one or two more where a write is longer than
+    64 KB. Repeating it changes nothing.
+    """
+    address = address_of(config)
+    if address.checkpoint_id is None:
+        raise InvalidInputError("config has no checkpoint_id: writes belong to one checkpoint")
+    task, path = identifier("task_id", task_id), identifier("task_path", task_path)
+    pending = _serialized(context, writes)
+    if not pending:
+        return
+    cuts = await _cut(context, address.thread_id, pending)
+    documents = [_write(context, address, task, path, one, made) for one, made in zip(pending, cuts, strict=True)]
+    for attempt in range(ATTEMPTS):
+        try:
+            await BulkWrite(context.writes, documents, ordered=False)
+            break
+        except BulkWriteError as error:
+            if attempt == ATTEMPTS - 1 or not only_duplicates(error):
+                raise
+    await stamp(context, address.thread_id)
+
+
+def _serialized(context: Context, writes: Sequence[tuple[str, Any]]) -> list[PendingWrite]:
+    """Serialize writes; of several to one special channel the last counts."""
+    found: dict[int, PendingWrite] = {}
+    for position, (channel, value) in enumerate(writes):
+        idx = WRITES_IDX_MAP.get(channel, position)
+        found[idx] = PendingWrite(idx, identifier("channel", channel), context.codec.dumps(value))
+    return list(found.values())
+
+
+async def _cut(context: Context, thread_id: str, pending: Sequence[PendingWrite]) -> list[Cut]:
+    """Cut what is long, and store its chunks; the rest stays inline."""
+    if all(len(one.value[1]) <= INLINE_BYTES for one in pending):
+        return [inline(*one.value) for one in pending]
+    thread = await ensure_thread(context, thread_id)
+    work = partial(_cut_long, pending, thread.name_key)
+    cuts = await Compute(work, sum(len(one.value[1]) for one in pending))
+    chunks = {name: piece for made in cuts for name, piece in made.chunks.items()}
+    now = context.now()
+    await BulkWrite(context.checkpoints, chunk_writes(context, thread_id, chunks, thread.epoch, now), ordered=False)
+    for name, piece in chunks.items():
+        context.state.chunks.put(chunk_key(thread_id, name), piece)
+    return cuts
+
+
+def _cut_long(pending: Sequence[PendingWrite], key: bytes) -> list[Cut]:
+    return [cut(*one.value, key) if len(one.value[1]) > INLINE_BYTES else inline(*one.value) for one in pending]
+
+
+def _write(context: Context, address: Address, task_id: str, task_path: str, one: PendingWrite, made: Cut) -> Write:
+    condition: Document = {"_id": write_key(address, task_id, one.idx), "thread_id": address.thread_id}
+    fields: Document = {
+        "checkpoint_ns": address.checkpoint_ns,
+        "checkpoint_id": address.checkpoint_id,
+        "task_id": task_id,
+        "task_path": task_path,
+        "idx": one.idx,
+        "channel": one.channel,
+        "touched_at": context.now(),
+        "schema_version": SCHEMA_VERSION,
+        **value_fields(made.stored, context.codec),
+    }
+    if one.idx < 0:
+        return Replace(condition, condition | fields)
+    return Update(condition, {"$setOnInsert": fields}, upsert=True)

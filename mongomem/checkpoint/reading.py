@@ -1,0 +1,230 @@
+"""Plans that read: get_tuple, and the pages of list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.types import TASKS
+
+from mongomem.checkpoint.addresses import Address, address_of, configurable, identifier, optional_identifier
+from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.documents import CHECKPOINT, VISIBLE, thread_key
+from mongomem.checkpoint.loading import MissingChunkError, Placed, load, revive
+from mongomem.checkpoint.metadata import checked_filter, contains, narrowing
+from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
+from mongomem.checkpoint.restoring import Restored, restore
+from mongomem.commands import Document, Find, Plan
+from mongomem.errors import CorruptDataError, InvalidInputError
+
+FIRST_PAGE, LARGEST_PAGE = 8, 256
+"""Checkpoints in the first page of a listing, so that breaking out early costs little, and in the largest."""
+
+PAGE_BYTES = 16 * 2**20
+"""How many serialized bytes of state a page decodes; one checkpoint may be more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which checkpoints a listing is about, checked.
+
+    Attributes:
+        place: Equalities on thread, namespace and checkpoint, as far as they are given.
+        before: Only checkpoints with an id below this one.
+        filter: What the metadata must contain.
+        limit: How many to give, None for all.
+    """
+
+    place: Document
+    before: str | None = None
+    filter: Mapping[str, Any] | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some checkpoints of a listing, and how to get the next ones: a plan not yet begun, or None at the end."""
+
+    tuples: list[CheckpointTuple]
+    rest: Callable[[], Plan[Page]] | None
+
+
+async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple | None:
+    """Return the checkpoint that the config names, or the newest of its namespace, or None.
+
+    Two round trips where the caches hold its chunks; else one more for them, and one for each
+    further level of names.
+    """
+    address = address_of(config)
+    thread = context.state.threads.get(address.thread_id)  # before the read: what it vouches for comes after it
+    found = await _find(context, Query(_place(address)), None, 1)
+    restored = await _restore(context, [read_record(document, context.codec) for document in found])
+    for one in restored:
+        context.state.parents.put(one.record.address, one.as_parent(thread.generation if thread else None))
+    return restored[0].tuple if restored else None
+
+
+def _place(address: Address) -> Document:
+    place: Document = {"thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
+    if address.checkpoint_id is not None:
+        place["checkpoint_id"] = address.checkpoint_id
+    return place
+
+
+def checked_query(config: RunnableConfig | None, filter: object, before: RunnableConfig | None, limit: object) -> Query:
+    """Check the arguments of ``list``.
+
+    Raises:
+        InvalidInputError: For a negative limit, or an argument that is not what LangGraph documents.
+    """
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise InvalidInputError(f"limit must be a whole number from 0 on, or None, not {limit!r:.80}")
+    bound = optional_identifier("checkpoint_id", configurable(before).get("checkpoint_id")) if before else None
+    return Query(_listed_place(config), bound, checked_filter(filter), limit)
+
+
+def _listed_place(config: RunnableConfig | None) -> Document:
+    """Return the equalities of a listing: without a namespace it is about all of the thread's."""
+    if config is None:
+        return {}
+    part = configurable(config)
+    place: Document = {}
+    if part.get("thread_id") is not None:
+        place["thread_id"] = identifier("thread_id", part["thread_id"])
+    if part.get("checkpoint_ns") is not None:
+        place["checkpoint_ns"] = identifier("checkpoint_ns", part["checkpoint_ns"])
+    if (checkpoint_id := optional_identifier("checkpoint_id", part.get("checkpoint_id"))) is not None:
+        place["checkpoint_id"] = checkpoint_id
+    return place
+
+
+async def page(
+    context: Context, query: Query, after: Address | None = None, size: int = FIRST_PAGE, given: int = 0
+) -> Page:
+    """Return the next checkpoints of a listing, newest first, behind `after`.
+
+    A page is one closed batch: between two pages nothing is open on the server. Four round trips at
+    most, two where the caches hold the chunks.
+    """
+    wanted = size if query.limit is None else min(size, query.limit - given)
+    if wanted <= 0:
+        return Page([], None)
+    size = wanted if not query.filter else size
+    documents = await _find(context, query, after, size)
+    records = [read_record(document, context.codec) for document in documents]
+    near = _within(records, PAGE_BYTES)
+    matching = (await _matching(context, near, query.filter))[:wanted]
+    tuples = [one.tuple for one in await _restore(context, matching)]
+    is_last = len(documents) < size and len(near) == len(records)
+    if is_last or (query.limit is not None and given + len(tuples) >= query.limit):
+        return Page(tuples, None)
+    grown = min(max(1, len(near)) * 4, LARGEST_PAGE)
+    behind = near[-1].address
+    return Page(tuples, lambda: page(context, query, behind, grown, given + len(tuples)))
+
+
+async def _find(context: Context, query: Query, after: Address | None, limit: int) -> list[Document]:
+    """Read the documents of a page, in the order of the index that serves the query."""
+    conditions = [{"type": CHECKPOINT, "hidden": VISIBLE, **query.place}, narrowing(query.filter or {})]
+    if query.before is not None:
+        conditions.append({"checkpoint_id": {"$lt": query.before}})
+    if after is not None:
+        conditions.append(_behind(after))
+    order = [("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)]
+    sort = [(field, direction) for field, direction in order if field not in query.place]
+    merged = {"$and": [condition for condition in conditions if condition]}
+    return await Find(context.checkpoints, merged, sort=sort or None, limit=limit)
+
+
+def _behind(after: Address) -> Document:
+    """Return the condition for what comes behind an address: a range on the index, and the tie decided."""
+    newer, same = {"checkpoint_id": {"$lt": after.checkpoint_id}}, {"checkpoint_id": after.checkpoint_id}
+    ties: list[Document] = [
+        newer,
+        {**same, "thread_id": {"$gt": after.thread_id}},
+        {**same, "thread_id": after.thread_id, "checkpoint_ns": {"$gt": after.checkpoint_ns}},
+    ]
+    return {"checkpoint_id": {"$lte": after.checkpoint_id}, "$or": ties}
+
+
+def _within(records: Sequence[Record], room: int) -> list[Record]:
+    """Return the first records that together are no larger than `room`, at least one."""
+    near: list[Record] = []
+    for record in records:
+        room -= record.size
+        if near and room < 0:
+            break
+        near.append(record)
+    return near
+
+
+async def _matching(context: Context, records: Sequence[Record], filter: Mapping[str, Any] | None) -> list[Record]:
+    """Return the records whose metadata contains the filter, by the truth and not by the readable copy."""
+    if not filter:
+        return list(records)
+    bodies = await load(context, [Placed(record.address.thread_id, record.body) for record in records])
+    return [
+        record
+        for record, body in zip(records, bodies, strict=True)
+        if contains(revive(context, record.address, record.body, body.data)["metadata"], filter)
+    ]
+
+
+async def _restore(context: Context, records: Sequence[Record]) -> list[Restored]:
+    """Restore the checkpoints that still live; one that is removed meanwhile is absent.
+
+    Raises:
+        CorruptDataError: A checkpoint is there and a chunk of it is not.
+    """
+    living = [record for record in records if context.lives(record.touched_at)]
+    writes = await _writes_of(context, living)
+    try:
+        return await restore(context, living, writes)
+    except MissingChunkError:
+        found: list[Restored] = []
+        for record in living:
+            found += await _restore_again(context, record.address, writes)
+        return found
+
+
+async def _restore_again(
+    context: Context, address: Address, writes: Mapping[Address, Sequence[WriteRecord]]
+) -> list[Restored]:
+    """Look at a checkpoint and its thread once more: gone means absent, else data is lost."""
+    context.state.forget_thread(address.thread_id)
+    key = {"_id": thread_key(address.thread_id), "thread_id": address.thread_id}
+    threads = await Find(context.checkpoints, key, limit=1)
+    found = await _find(context, Query(_place(address)), None, 1)
+    if not threads or not found or found[0].get("epoch") != threads[0].get("epoch"):
+        return []
+    try:
+        return await restore(context, [read_record(found[0], context.codec)], writes)
+    except MissingChunkError as error:
+        raise CorruptDataError(f"{address} cannot be restored: {error}") from error
+
+
+async def _writes_of(context: Context, records: Sequence[Record]) -> dict[Address, list[WriteRecord]]:
+    """Read the pending writes of checkpoints, and the sends that old ones left with their parents."""
+    if not records:
+        return {}
+    places = [_among([record.address for record in records])]
+    parents = [record.address.at(record.parent_id) for record in records if record.sends_in_parent and record.parent_id]
+    if parents:
+        places.append(_among(parents) | {"channel": TASKS})
+    grouped: dict[Address, list[WriteRecord]] = {}
+    for document in await Find(context.writes, {"$or": places} if parents else places[0]):
+        write = read_write(document, context.codec)
+        grouped.setdefault(write.address, []).append(write)
+    return grouped
+
+
+def _among(addresses: Sequence[Address]) -> Document:
+    """Return an index range that holds the writes of these checkpoints, and perhaps of neighbours."""
+    return {
+        "thread_id": {"$in": sorted({address.thread_id for address in addresses})},
+        "checkpoint_ns": {"$in": sorted({address.checkpoint_ns for address in addresses})},
+        "checkpoint_id": {"$in": sorted({address.checkpoint_id or "" for address in addresses})},
+    }

@@ -1,0 +1,109 @@
+"""From records to what a caller gets: values loaded together, then checkpoints put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.types import TASKS
+
+from mongomem.checkpoint.addresses import Address
+from mongomem.checkpoint.caches import Parent
+from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.encoding import BODY
+from mongomem.checkpoint.loading import Loaded, Placed, load, revive
+from mongomem.checkpoint.records import Record, WriteRecord
+from mongomem.checkpoint.versions import next_version
+from mongomem.commands import Compute
+
+Writes = Mapping[Address, Sequence[WriteRecord]]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A checkpoint as the caller gets it, and what a put on it would need to know."""
+
+    tuple: CheckpointTuple
+    record: Record
+    names: dict[str, frozenset[bytes]]
+
+    def as_parent(self, generation: int | None) -> Parent:
+        """Return what a put must know of this checkpoint, seen under `generation`."""
+        versions = dict(self.tuple.checkpoint["channel_versions"])
+        return Parent(versions, self.record.channels, self.names, generation)
+
+
+async def restore(context: Context, records: Sequence[Record], writes: Writes) -> list[Restored]:
+    """Load and decode checkpoints with their pending writes, which may be of several threads.
+
+    Raises:
+        MissingChunkError: A chunk is gone.
+    """
+    placed: list[Placed] = []
+    for record in records:
+        placed += [Placed(record.address.thread_id, value) for value in (record.body, *record.channels.values())]
+        placed += [Placed(write.address.thread_id, write.value) for write in _writes_for(record, writes)]
+    loaded = await load(context, placed)
+    work = partial(_decode_all, context, records, writes, loaded)
+    restored: list[Restored] = await Compute(work, sum(len(one.data) for one in loaded))
+    return restored
+
+
+def _writes_for(record: Record, writes: Writes) -> list[WriteRecord]:
+    """Return the writes of a checkpoint and, behind them, the sends that an old one left with its parent."""
+    own = list(writes.get(record.address, ()))
+    if not record.sends_in_parent or record.parent_id is None:
+        return own
+    return own + [one for one in writes.get(record.address.at(record.parent_id), ()) if one.channel == TASKS]
+
+
+def _decode_all(
+    context: Context, records: Sequence[Record], writes: Writes, loaded: Sequence[Loaded]
+) -> list[Restored]:
+    remaining = iter(loaded)
+    return [
+        _decode(
+            context,
+            record,
+            {channel: next(remaining) for channel in (BODY, *record.channels)},
+            [(write, next(remaining)) for write in _writes_for(record, writes)],
+        )
+        for record in records
+    ]
+
+
+def _decode(
+    context: Context, record: Record, loaded: dict[str, Loaded], writes: list[tuple[WriteRecord, Loaded]]
+) -> Restored:
+    body = revive(context, record.address, record.body, loaded[BODY].data)
+    checkpoint = body["checkpoint"]
+    checkpoint["channel_values"] = {
+        channel: revive(context, record.address, value, loaded[channel].data)
+        for channel, value in record.channels.items()
+    }
+    revived = [
+        (write, revive(context, record.address, write.value, found.data))
+        for write, found in sorted(writes, key=lambda pair: pair[0].sort_key())
+    ]
+    _adopt_sends(checkpoint, [value for write, value in revived if write.address != record.address])
+    found = CheckpointTuple(
+        config=record.address.config(),
+        checkpoint=checkpoint,
+        metadata=body["metadata"],
+        parent_config=record.address.at(record.parent_id).config() if record.parent_id else None,
+        pending_writes=[
+            (write.task_id, write.channel, value) for write, value in revived if write.address == record.address
+        ],
+    )
+    return Restored(found, record, {channel: one.names for channel, one in loaded.items() if one.names})
+
+
+def _adopt_sends(checkpoint: dict[str, Any], sends: list[Any]) -> None:
+    """Give an old checkpoint its pending sends as the channel that newer ones have them in."""
+    if sends:
+        versions = checkpoint["channel_versions"]
+        checkpoint["channel_values"][TASKS] = sends
+        versions[TASKS] = max(versions.values()) if versions else next_version(None)

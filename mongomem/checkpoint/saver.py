@@ -1,0 +1,223 @@
+"""MongoSaver: LangGraph's checkpointer on MongoDB. Every method is one expression; the logic is in the plans."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from mongomem.checkpoint import pending, reading, removing, writing
+from mongomem.checkpoint.caches import SaverState
+from mongomem.checkpoint.codec import Codec
+from mongomem.checkpoint.context import Context, Options, lifetime
+from mongomem.checkpoint.documents import Collections
+from mongomem.checkpoint.setup import prepared, setup
+from mongomem.checkpoint.versions import next_version
+from mongomem.drivers import Concerns, drivers_for
+from mongomem.opening import Opening
+
+CACHE_BYTES = 64 * 2**20
+
+
+def _utc_now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+class MongoSaver(BaseCheckpointSaver[str]):
+    """Keeps the state of threads in MongoDB: save, resume, history, time travel, interrupts.
+
+    Storage grows with what changed and not with what is, and no state is too large: values are cut
+    into chunks that checkpoints share. Safe to share between threads and tasks.
+
+    Args:
+        client: A ``MongoClient`` (sync and async methods), an ``AsyncMongoClient`` (async methods only)
+            or a ``mongomock.MongoClient``. The caller owns and closes it.
+        db_name: The database.
+        serde: Serializer of values; LangGraph's ``EncryptedSerializer`` encrypts every chunk.
+        ttl: How long an unused thread lives, in minutes or as a ``timedelta``; None means for ever. Belongs
+            to the collections: give every saver of them the same.
+        collection_prefix: Put before the names of the collections.
+        auto_setup: Create the indexes before the first write. Off for users who may not create indexes.
+        metadata_indexes: Metadata keys by which threads are listed, e.g. ``("user_id",)``.
+        clear_metadata: Metadata keys that may stand readable in the database. None means all of them,
+            or ``source``, ``step`` and ``run_id`` where the serializer encrypts.
+        grace: How long a chunk that nothing refers to is kept, against puts that are under way.
+        cache_bytes: How much the saver may remember in this process.
+        concerns: Read preference, read concern and write concern; primary and majority by default.
+        clock: Tells the time, aware and in UTC.
+
+    Does no I/O. Errors: `mongomem.errors`; those of the driver pass through.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        db_name: str = "mongomem",
+        *,
+        serde: SerializerProtocol | None = None,
+        ttl: float | timedelta | None = None,
+        collection_prefix: str = "",
+        auto_setup: bool = True,
+        metadata_indexes: Sequence[str] = ("user_id",),
+        clear_metadata: Collection[str] | None = None,
+        grace: timedelta = timedelta(hours=1),
+        cache_bytes: int = CACHE_BYTES,
+        concerns: Concerns | None = None,
+        clock: Callable[[], datetime] = _utc_now,
+    ) -> None:
+        super().__init__(serde=serde)
+        self._drivers = drivers_for(client, db_name, concerns or Concerns())
+        self._state = SaverState(cache_bytes)
+        self._options = Options(
+            Collections(collection_prefix),
+            lifetime(ttl),
+            grace,
+            clear_metadata,
+            tuple(metadata_indexes),
+            auto_setup,
+            clock,
+        )
+
+    @classmethod
+    def from_conn_string(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> Opening[MongoSaver]:
+        """Return something to enter, with ``with`` or ``async with``, that yields a saver and owns its client.
+
+        Args:
+            uri: The connection string.
+            db_name: The database.
+            **options: Those of `MongoSaver`; any other reaches the client.
+        """
+        return Opening.of(cls, uri, {"db_name": db_name, **options})
+
+    def setup(self) -> None:
+        """Create the indexes and bring older documents up to date. Idempotent, and safe when many do it at once."""
+        self._drivers.run(setup(self._context()))
+
+    async def asetup(self) -> None:
+        """Do what `setup` does."""
+        await self._drivers.arun(setup(self._context()))
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that the config names, or the newest of its namespace, or None."""
+        return self._drivers.run(reading.get_tuple(self._context(), config))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Do what `get_tuple` does."""
+        return await self._drivers.arun(reading.get_tuple(self._context(), config))
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Stream checkpoints, newest first, by pages: breaking out leaves nothing open and has not read the rest.
+
+        Args:
+            config: Names the thread and, if given, the namespace and the checkpoint. None lists across threads.
+            filter: What the metadata must contain, as PostgreSQL's ``jsonb @>`` means it.
+            before: Only checkpoints older than the one it names; without a ``checkpoint_id`` it bounds nothing.
+            limit: How many; 0 gives none.
+
+        Raises:
+            InvalidInputError: At the call, for an argument that is none of this.
+        """
+        return self._pages(reading.checked_query(config, filter, before, limit))
+
+    def _pages(self, query: reading.Query) -> Iterator[CheckpointTuple]:
+        page = self._drivers.run(reading.page(self._context(), query))
+        yield from page.tuples
+        while page.rest is not None:
+            page = self._drivers.run(page.rest())
+            yield from page.tuples
+
+    def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Do what `list` does."""
+        return self._apages(reading.checked_query(config, filter, before, limit))
+
+    async def _apages(self, query: reading.Query) -> AsyncIterator[CheckpointTuple]:
+        page = await self._drivers.arun(reading.page(self._context(), query))
+        for one in page.tuples:
+            yield one
+        while page.rest is not None:
+            page = await self._drivers.arun(page.rest())
+            for one in page.tuples:
+                yield one
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint; return the config that leads to it.
+
+        A crash leaves the previous checkpoint loadable, and the call can be repeated. What changed is
+        found by comparison with the parent document; `new_versions` is not needed.
+        """
+        return self._drivers.run(prepared(self._context(), writing.put, config, checkpoint, metadata))
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Do what `put` does."""
+        return await self._drivers.arun(prepared(self._context(), writing.put, config, checkpoint, metadata))
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store the writes of a task beside its checkpoint, which may be stored later or not yet.
+
+        The first regular write of (task, index) wins; one to a special channel replaces the one before it.
+        """
+        self._drivers.run(prepared(self._context(), pending.put_writes, config, writes, task_id, task_path))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Do what `put_writes` does."""
+        await self._drivers.arun(prepared(self._context(), pending.put_writes, config, writes, task_id, task_path))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Remove a thread with everything of it, at once. Repeating it finishes an interrupted one."""
+        self._drivers.run(removing.delete_thread(self._context(), thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Do what `delete_thread` does."""
+        await self._drivers.arun(removing.delete_thread(self._context(), thread_id))
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """Return a version above `current`: an ordered string, whatever kind `current` is of."""
+        return next_version(current)
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[str]:
+        """Return a clone whose serializer also revives these types; it shares client and caches."""
+        return super().with_allowlist(extra_allowlist)
+
+    def _context(self) -> Context:
+        codec = Codec.of(self.serde)  # read at call time: with_allowlist clones differ in it alone
+        return Context(self._options, codec, self._state)

@@ -1,0 +1,126 @@
+"""Embedders that a user wrote: functions, sync or async, and LangChain ``Embeddings``."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from langchain_core.embeddings import Embeddings
+from langgraph.store.base.embed import EmbeddingsLambda
+
+from mongomem.embeddings.embedder import Embedder
+from mongomem.errors import UsageError
+
+T = TypeVar("T")
+EmbeddingFunction: TypeAlias = Callable[[list[str]], Any]
+"""Texts to one vector per text (lists or arrays), or to an awaitable of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FunctionEmbedder(Embedder):
+    """A function of the user, sync or async, in both worlds.
+
+    A sync function serves async callers in a worker thread. An async one serves sync callers on a
+    background thread with an event loop of its own, also where the caller's thread runs a loop (Jupyter);
+    what it awaits must not be bound to the caller's loop, which waits meanwhile.
+    """
+
+    function: EmbeddingFunction
+
+    def _documents(self, texts: list[str]) -> Any:
+        vectors = self.function(texts)
+        return _background.run(vectors) if inspect.isawaitable(vectors) else vectors
+
+    async def _adocuments(self, texts: list[str]) -> Any:
+        if inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(type(self.function).__call__):
+            return await self.function(texts)
+        vectors = await asyncio.to_thread(self.function, texts)
+        return await vectors if inspect.isawaitable(vectors) else vectors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LangChainEmbedder(Embedder):
+    """A LangChain ``Embeddings``, by its own four methods."""
+
+    embeddings: Embeddings
+
+    def _documents(self, texts: list[str]) -> Any:
+        return self.embeddings.embed_documents(texts)
+
+    async def _adocuments(self, texts: list[str]) -> Any:
+        return await self.embeddings.aembed_documents(texts)
+
+    def _query(self, text: str) -> Any:
+        return [self.embeddings.embed_query(text)]
+
+    async def _aquery(self, text: str) -> Any:
+        return [await self.embeddings.aembed_query(text)]
+
+
+class _BackgroundLoop:
+    """An event loop on a daemon thread, started at first use, where sync callers have awaitables awaited."""
+
+    def __init__(self) -> None:
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self, awaitable: Awaitable[T]) -> T:
+        """Wait for the result. Context variables of the caller are visible; Ctrl-C cancels.
+
+        Raises:
+            UsageError: The caller is itself on the background loop, which would wait for itself for ever.
+        """
+        if threading.current_thread() is self._thread:
+            if inspect.iscoroutine(awaitable):
+                awaitable.close()
+            raise UsageError(
+                "An async embedding function called a sync method that embeds: await the async twin instead"
+            )
+        future = asyncio.run_coroutine_threadsafe(_await(awaitable), self._started())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._loop is None or self._thread is None or not self._thread.is_alive():  # in the child of a fork
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="mongomem-embeddings", daemon=True)
+                self._thread.start()
+            return self._loop
+
+
+async def _await(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+_background = _BackgroundLoop()
+
+
+def function_embedder(function: EmbeddingFunction, dims: int | None) -> FunctionEmbedder:
+    """Make an embedder named after the function, or after the class of a callable object."""
+    named: Any = function
+    while isinstance(named, partial):
+        named = named.func
+    if not hasattr(named, "__qualname__"):
+        named = type(named)
+    fingerprint = f"function:{named.__module__}.{named.__qualname__}"
+    return FunctionEmbedder(fingerprint=fingerprint, dims=dims, function=function)
+
+
+def langchain_embedder(embeddings: Embeddings, dims: int | None) -> Embedder:
+    """Make an embedder named after the class and its model, where it tells one."""
+    if type(embeddings) is EmbeddingsLambda:  # refuses sync calls of an async function; FunctionEmbedder does not
+        return function_embedder(getattr(embeddings, "afunc", None) or embeddings.func, dims)
+    names = (getattr(embeddings, attribute, None) for attribute in ("model", "model_name", "model_id", "deployment"))
+    model = next((f"({name})" for name in names if isinstance(name, str) and name), "")
+    fingerprint = f"langchain:{type(embeddings).__name__}{model}"
+    return LangChainEmbedder(fingerprint=fingerprint, dims=dims, embeddings=embeddings)

@@ -1,0 +1,138 @@
+"""The embedder ``"openai:MODEL"``: OpenAI, and whatever speaks its embeddings protocol at ``OPENAI_BASE_URL``."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mongomem.embeddings.embedder import Embedder, Vectors
+from mongomem.errors import ConfigurationError
+
+if TYPE_CHECKING:  # importing openai takes half a second: only those who use it pay
+    from openai import AsyncOpenAI, OpenAI
+    from openai.types import CreateEmbeddingResponse
+
+MAX_INPUTS = 2048
+MAX_INPUT_TOKENS = 8192
+MAX_REQUEST_TOKENS = 300_000
+"""Limits of one request, from the API reference of ``POST /embeddings``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OpenAIEmbedder(Embedder):
+    """A model behind the OpenAI embeddings protocol, by the `openai` package.
+
+    Key, base URL, proxies, timeouts and retries are the package's own, from its environment variables.
+    Texts go in as few requests as the API's limits allow, one after the other. The API refuses an empty
+    text, so a space stands in for it; a text over the model's limit is refused by the API, whose error
+    reaches the caller.
+    """
+
+    model: str
+    clients: _OpenAIClients = field(default_factory=lambda: _OpenAIClients())
+
+    def _documents(self, texts: list[str]) -> Any:
+        create = self.clients.blocking().embeddings.create
+        return [vector for batch in _batches(texts) for vector in _in_order(create(**self._request(batch)))]
+
+    async def _adocuments(self, texts: list[str]) -> Any:
+        create = (await self.clients.awaiting()).embeddings.create
+        return [vector for batch in _batches(texts) for vector in _in_order(await create(**self._request(batch)))]
+
+    def _request(self, batch: list[str]) -> dict[str, Any]:
+        request: dict[str, Any] = {"model": self.model, "input": batch}
+        if self.dims is not None and "text-embedding-3" in self.model:  # others answer `dimensions` with an error
+            request["dimensions"] = self.dims
+        return request
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Cut texts into requests. A token is at least one byte, and no valid text has more than 8192 of them."""
+    batch: list[str] = []
+    tokens = 0
+    for text in texts:
+        size = min(len(text.encode()), MAX_INPUT_TOKENS)
+        if len(batch) == MAX_INPUTS or tokens + size > MAX_REQUEST_TOKENS:
+            yield batch
+            batch, tokens = [], 0
+        batch.append(text or " ")
+        tokens += size
+    if batch:
+        yield batch
+
+
+def _in_order(response: CreateEmbeddingResponse) -> list[Vectors]:
+    """Read vectors by their index; compatible servers that send none answer in the order of the texts."""
+    rows = sorted(response.data, key=lambda row: getattr(row, "index", None) or 0)
+    return [np.asarray(row.embedding, dtype=np.float32) for row in rows]
+
+
+class _OpenAIClients:
+    """One blocking client, and one awaiting client per event loop, as its connections belong to the loop.
+
+    A client is closed when its loop shuts its async generators down, as ``asyncio.run`` and all runners do
+    at their end: an open connection would outlive the loop otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._making = threading.Lock()
+        self._blocking: OpenAI | None = None
+        self._awaiting: dict[asyncio.AbstractEventLoop, tuple[AsyncOpenAI, AsyncGenerator[None, None]]] = {}
+
+    def blocking(self) -> OpenAI:
+        with self._making:
+            if self._blocking is None:
+                self._blocking = _new_client()
+                weakref.finalize(self, self._blocking.close)  # the client's own finalizer may come after its sockets'
+            return self._blocking
+
+    async def awaiting(self) -> AsyncOpenAI:
+        loop = asyncio.get_running_loop()
+        if loop not in self._awaiting:
+            client = await asyncio.to_thread(_new_async_client)  # imports and reads certificates
+            if loop not in self._awaiting:  # else a task of the same loop was faster
+                for ended in [known for known in list(self._awaiting) if known.is_closed()]:
+                    self._awaiting.pop(ended, None)
+                self._awaiting[loop] = client, self._until_shutdown(loop, client)
+                await anext(self._awaiting[loop][1])
+        return self._awaiting[loop][0]
+
+    async def _until_shutdown(self, loop: asyncio.AbstractEventLoop, client: AsyncOpenAI) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            self._awaiting.pop(loop, None)
+            await client.close()
+
+
+def _new_client() -> OpenAI:
+    with _client_errors_explained():
+        from openai import OpenAI
+
+        return OpenAI()
+
+
+def _new_async_client() -> AsyncOpenAI:
+    with _client_errors_explained():
+        from openai import AsyncOpenAI
+
+        return AsyncOpenAI()
+
+
+@contextmanager
+def _client_errors_explained() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigurationError('embed="openai:..." needs the package openai: pip install openai') from error
+    except Exception as error:
+        if hasattr(error, "add_note"):  # Python 3.11
+            error.add_note('mongomem: set OPENAI_API_KEY, or use an embedder that needs no key, e.g. embed="local"')
+        raise

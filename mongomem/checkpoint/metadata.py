@@ -123,12 +123,14 @@ def contains(metadata: Any, wanted: Any) -> bool:
 def narrowing(wanted: Mapping[str, Any]) -> Document:
     """Return a query that every document whose metadata contains `wanted` matches."""
     conditions = [
-        {"$or": [{path: value}, {"metadata_omitted": key}]}
-        for key, one in wanted.items()
-        if _is_field(key)
-        for path, value in _scalars(f"metadata.{key}", one)
+        {"$or": [{path: value}, {"metadata_omitted": path.split(".")[1]}]} for path, value in equalities(wanted).items()
     ]
     return {"$and": conditions} if conditions else {}
+
+
+def equalities(wanted: Mapping[str, Any]) -> Document:
+    """Return the scalars of a filter by their paths: what the readable copy has equal where it has the key at all."""
+    return dict(found for key, one in wanted.items() if _is_field(key) for found in _scalars(f"metadata.{key}", one))
 
 
 def _scalars(path: str, wanted: Any) -> list[tuple[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -22,6 +23,7 @@ from mongomem.checkpoint.codec import Codec
 from mongomem.checkpoint.context import Context, Options, lifetime
 from mongomem.checkpoint.documents import Collections
 from mongomem.checkpoint.setup import prepared, setup
+from mongomem.checkpoint.thread_list import Thread, list_threads
 from mongomem.checkpoint.versions import next_version
 from mongomem.drivers import Concerns, drivers_for
 from mongomem.opening import Opening
@@ -209,6 +211,24 @@ class MongoSaver(BaseCheckpointSaver[str]):
     async def adelete_thread(self, thread_id: str) -> None:
         """Do what `delete_thread` does."""
         await self._drivers.arun(removing.delete_thread(self._context(), thread_id))
+
+    def list_threads(
+        self, *, filter: dict[str, Any] | None = None, limit: int = 100, before: Thread | datetime | None = None
+    ) -> builtins.list[Thread]:
+        """Return threads, the one updated last first.
+
+        Args:
+            filter: What the metadata must contain, e.g. ``{"user_id": "ada"}``.
+            limit: How many at most.
+            before: The last thread of the page before, or a time: only threads updated earlier.
+        """
+        return self._drivers.run(list_threads(self._context(), filter, limit, before))
+
+    async def alist_threads(
+        self, *, filter: dict[str, Any] | None = None, limit: int = 100, before: Thread | datetime | None = None
+    ) -> builtins.list[Thread]:
+        """Do what `list_threads` does."""
+        return await self._drivers.arun(list_threads(self._context(), filter, limit, before))
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return a version above `current`: an ordered string, whatever kind `current` is of."""

@@ -1,0 +1,119 @@
+"""MongoMemory: both memories on one client and one database, and what only both together can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.store.base import IndexConfig, Item, SearchItem, TTLConfig
+from pymongo import AsyncMongoClient, MongoClient
+
+from mongomem.checkpoint.addresses import Address, identifier
+from mongomem.checkpoint.saver import MongoSaver
+from mongomem.checkpoint.thread_list import Thread
+from mongomem.opening import Opening
+from mongomem.store.store import MongoStore
+
+PAGE = 100
+"""How many threads or items are read at a time while everything of a user is gathered."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserData:
+    """Everything that both memories know of a user.
+
+    Attributes:
+        threads: Each thread with its newest checkpoint, which holds its whole state.
+        memories: The items below the user's namespace.
+    """
+
+    threads: list[tuple[Thread, CheckpointTuple | None]]
+    memories: list[Item]
+
+
+class MongoMemory:
+    """A saver and a store on one client and one database.
+
+    Args:
+        client: A ``MongoClient``, an ``AsyncMongoClient`` or a ``mongomock.MongoClient``. The caller owns it.
+        db_name: The database.
+        index: How the store embeds items for ``search(query=...)``: LangGraph's ``IndexConfig``.
+        serde: Serializer of the threads' state.
+        ttl: Life of unused items, as LangGraph's ``TTLConfig``.
+        thread_ttl: Life of unused threads, in minutes or as a ``timedelta``.
+        collection_prefix: Put before the names of all collections.
+        auto_setup: Create the indexes before the first write.
+        user_key: The metadata key of a thread that names its user.
+        user_namespace: The namespace that holds the memories of a user.
+        saver_options: Further options of `MongoSaver`.
+        store_options: Further options of `MongoStore`.
+
+    Does no I/O.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        db_name: str = "mongomem",
+        *,
+        index: IndexConfig | None = None,
+        serde: SerializerProtocol | None = None,
+        ttl: TTLConfig | None = None,
+        thread_ttl: Any = None,
+        collection_prefix: str = "",
+        auto_setup: bool = True,
+        user_key: str = "user_id",
+        user_namespace: Callable[[str], tuple[str, ...]] = lambda user_id: (user_id,),
+        saver_options: Mapping[str, Any] | None = None,
+        store_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._client = client
+        self._user_key = user_key
+        self._user_namespace = user_namespace
+        shared: dict[str, Any] = {"collection_prefix": collection_prefix, "auto_setup": auto_setup}
+        own_saver = {"serde": serde, "ttl": thread_ttl, "metadata_indexes": (user_key,), **(saver_options or {})}
+        own_store = {"index": index, "ttl": ttl, **(store_options or {})}
+        self.saver = MongoSaver(client, db_name, **shared, **own_saver)
+        self.store = MongoStore(client, db_name, **shared, **own_store)
+
+    @classmethod
+    def from_conn_string(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> Opening[MongoMemory]:
+        """Return something to enter, with ``with`` or ``async with``, that yields a memory and owns its client.
+
+        Args:
+            uri: The connection string.
+            db_name: The database.
+            **options: Those of `MongoMemory`; any other reaches the client.
+        """
+        return Opening.of(cls, uri, {"db_name": db_name, **options})
+
+    @classmethod
+    def connect(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> MongoMemory:
+        """Return a memory that owns a ``MongoClient``, for notebooks, where no ``with`` spans cells. End with `close`."""
+        return Opening.of(cls, uri, {"db_name": db_name, **options}).__enter__()
+
+    @classmethod
+    async def aconnect(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> MongoMemory:
+        """Return a memory that owns an ``AsyncMongoClient``. End with `aclose`."""
+        return await Opening.of(cls, uri, {"db_name": db_name, **options}).__aenter__()
+
+    def close(self) -> None:
+        """Close the client."""
+        self._client.close()
+
+    async def aclose(self) -> None:
+        """Close the client."""
+        await self._client.close()
+
+    def setup(self) -> None:
+        """Prepare the collections of both. Idempotent."""
+        self.saver.setup()
+        self.store.setup()
+
+    async def asetup(self) -> None:
+        """Do what `setup` does."""
+        await self.saver.asetup()
+        await self.store.asetup()

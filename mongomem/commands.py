@@ -80,13 +80,14 @@ class DatabaseCommand(Command[T]):
 
 @dataclass(frozen=True, slots=True)
 class Find(DatabaseCommand[list[Document]]):
-    """Read the documents that match, at most `limit` (0: all of them)."""
+    """Read the documents that match, behind the first `skip`, at most `limit` (0: all of them)."""
 
     collection: str
     filter: Document
     projection: Document | None = None
     sort: Sequence[tuple[str, int]] | None = None
     limit: int = 0
+    skip: int = 0
     hint: str | None = None
 
     def issue(self, database: Any) -> Any:
@@ -98,6 +99,7 @@ class Find(DatabaseCommand[list[Document]]):
                 self.projection,
                 sort=list(self.sort) if self.sort else None,
                 limit=self.limit,
+                skip=self.skip,
                 batch_size=self.limit + 1 if self.limit else 0,
                 hint=self.hint,
             )

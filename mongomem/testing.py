@@ -10,17 +10,21 @@ themselves; mongomock is never imported here.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import pymongo
+from bson.timestamp import Timestamp
 from pymongo.errors import AutoReconnect, BulkWriteError
 
 from mongomem.commands import BulkWrite, Command, Plan
 from mongomem.drivers import Blocking
 
 T = TypeVar("T")
+
+numbers.Number.register(Timestamp)  # mongomock 4.3 orders numbers, but refuses to sort or compare BSON timestamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +141,9 @@ class MongomockCollection:
     collection: Any
 
     def find(
-        self, filter: Any, projection: Any, *, sort: Any, limit: int, batch_size: int, hint: Any
+        self, filter: Any, projection: Any, *, sort: Any, limit: int, skip: int, batch_size: int, hint: Any
     ) -> MongomockCursor:
-        return MongomockCursor(self.collection.find(filter, projection, sort=sort, limit=limit))
+        return MongomockCursor(self.collection.find(filter, projection, sort=sort, limit=limit, skip=skip))
 
     def aggregate(self, pipeline: list[Any], **_options: Any) -> MongomockCursor:
         return MongomockCursor(self.collection.aggregate(pipeline))

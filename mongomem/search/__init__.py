@@ -1,0 +1,1 @@
+"""Ranking by embedding: pure functions and structures over vectors, without a database."""

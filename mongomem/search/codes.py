@@ -1,0 +1,63 @@
+"""Vectors as they are stored: exact ones, and compact codes to rank by.
+
+A *vector* is a BSON binary vector of float32 (subtype 9), which the server, other drivers and Atlas
+Vector Search understand. Beside all vectors of an item stands one string of *codes*: for each vector
+eight bits per dimension and three numbers, a quarter of the vector's size. Ranking reads only codes;
+the best are then scored by their vectors, so that codes decide what is read, never what is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from bson.binary import VECTOR_SUBTYPE, Binary
+
+from mongomem.search.metrics import Metric, Vector, normalized
+
+Codes = npt.NDArray[np.void]
+
+VECTOR_HEADER = b"\x27\x00"
+"""Element type float32 and no padding: the first two bytes of a BSON binary vector (BSON specification, subtype 9)."""
+
+LEVELS = 127
+
+
+def encode_vector(vector: Vector) -> Binary:
+    """Encode one vector of shape (dims,)."""
+    binary: Binary = Binary(VECTOR_HEADER + vector.astype("<f4").tobytes(), VECTOR_SUBTYPE)
+    return binary
+
+
+def decode_vectors(vectors: Sequence[bytes]) -> Vector:
+    """Decode vectors of one size: float32 of shape (n, dims)."""
+    joined = np.frombuffer(b"".join(vector[len(VECTOR_HEADER) :] for vector in vectors), dtype="<f4")
+    return joined.reshape(len(vectors), -1).astype(np.float32, copy=False)
+
+
+def code_type(dims: int) -> np.dtype[np.void]:
+    """Describe the code of one vector.
+
+    A vector v is about ``scale * levels``; ``square`` is the squared length of v, and ``residual`` the
+    length of what rounding took away.
+    """
+    return np.dtype([("scale", "<f4"), ("residual", "<f4"), ("square", "<f4"), ("levels", "i1", (dims,))])
+
+
+def encode_codes(vectors: Vector, metric: Metric) -> bytes:
+    """Make the codes of vectors of shape (n, dims), n of them in a row. For cosine, of their directions."""
+    coded = normalized(vectors) if metric == "cosine" else vectors
+    scale = np.abs(coded).max(axis=1, initial=0) / LEVELS
+    steps = np.divide(coded, scale[:, None], out=np.zeros_like(coded), where=scale[:, None] > 0)
+    codes = np.empty(len(vectors), dtype=code_type(vectors.shape[1]))
+    codes["levels"] = np.rint(steps)
+    codes["scale"] = scale
+    codes["square"] = np.einsum("ij,ij->i", coded, coded)
+    codes["residual"] = np.linalg.norm(coded - scale[:, None] * codes["levels"], axis=1)
+    return codes.tobytes()
+
+
+def decode_codes(codes: Iterable[bytes], dims: int) -> Codes:
+    """Decode the codes of several items into one array of `code_type`."""
+    return np.frombuffer(b"".join(codes), dtype=code_type(dims))

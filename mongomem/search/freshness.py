@@ -1,0 +1,56 @@
+"""From where on a matrix has to read again, so that no write is ever missed.
+
+Every write is stamped by the server with a BSON timestamp that is its own (``$currentDate`` of type
+``timestamp`` ticks the cluster's logical clock, MongoDB 4.4 to 8.2), and each search begins by reading
+what has a later stamp than the *floor*. A write gets its stamp a little before it becomes visible, so
+one with a lower stamp may show up after one with a higher. Two things are certain of a write that is
+not visible yet, if none takes longer than `IN_FLIGHT_SECONDS` from stamp to visibility:
+
+* its stamp is at most that much below the newest one seen;
+* that long after some stamp was seen, everything below it is visible.
+
+The first gives a floor at once, the second brings it up to the newest stamp where writing pauses; so
+a search of a namespace at rest reads no document again. Clocks of clients play no part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bson.timestamp import Timestamp
+
+Stamp: TypeAlias = Timestamp
+
+IN_FLIGHT_SECONDS = 5
+
+NOTHING = Timestamp(0, 0)
+
+
+@dataclass(slots=True)
+class Freshness:
+    """What was seen until now.
+
+    Attributes:
+        loaded: Whether everything below the floor was read once.
+        newest: The highest stamp seen.
+        floor: Everything up to here was seen for good.
+        pending: The stamp that becomes the floor by a read that begins at `due` or later.
+        due: A time of the monotonic clock, in seconds.
+    """
+
+    loaded: bool = False
+    newest: Stamp = NOTHING
+    floor: Stamp = NOTHING
+    pending: Stamp = NOTHING
+    due: float = 0.0
+
+    def note(self, stamps: list[Stamp], *, began: float, ended: float) -> None:
+        """Take in the stamps that a read found from the floor on, between two times of the monotonic clock."""
+        if began >= self.due:
+            self.floor = max(self.floor, self.pending)
+            self.pending = max([self.newest, *stamps])
+            self.due = ended + IN_FLIGHT_SECONDS
+        self.newest = max([self.newest, *stamps])
+        self.floor = max(self.floor, Timestamp(max(0, self.newest.time - IN_FLIGHT_SECONDS), 0))
+        self.loaded = True

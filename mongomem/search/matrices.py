@@ -1,0 +1,60 @@
+"""The matrices of a store: one for each namespace prefix that is searched, within a bound of memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from mongomem.search.matrix import Matrix
+from mongomem.search.metrics import Metric
+from mongomem.store.namespaces import SEPARATOR
+
+
+@dataclass(slots=True)
+class Matrices:
+    """Matrices by the path of their prefix; those not used for longest go first.
+
+    Attributes:
+        limit: How many bytes they may hold together.
+    """
+
+    limit: int
+    _matrices: OrderedDict[str, Matrix] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def size(self) -> int:
+        """Bytes held, about."""
+        with self._lock:
+            return sum(matrix.size for matrix in self._matrices.values())
+
+    def get(self, path: str, dims: int, metric: Metric) -> Matrix:
+        """Return the matrix of a prefix, an empty one where there is none, and count it as used."""
+        with self._lock:
+            matrix = self._matrices.setdefault(path, Matrix(dims, metric))
+            self._matrices.move_to_end(path)
+            return matrix
+
+    def trim(self) -> None:
+        """Let go of what is over the limit, the matrix used last included where it alone is."""
+        with self._lock:
+            sizes = {path: matrix.size for path, matrix in self._matrices.items()}
+            excess = sum(sizes.values()) - self.limit
+            for path, size in sizes.items():
+                if excess <= 0:
+                    break
+                del self._matrices[path]
+                excess -= size
+
+    def forget(self, path: str) -> None:
+        """Let go of every matrix that may hold something below `path`."""
+        with self._lock:
+            for known in list(self._matrices):
+                if _meet(known, path):
+                    del self._matrices[known]
+
+
+def _meet(one: str, other: str) -> bool:
+    shorter, longer = sorted((one, other), key=len)
+    return not shorter or longer == shorter or longer.startswith(shorter + SEPARATOR)

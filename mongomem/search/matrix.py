@@ -1,0 +1,197 @@
+"""The codes of one namespace prefix in memory: ranked in a millisecond, kept fresh by what changed.
+
+A matrix is fed with *changes*, documents as they are read: an id, the stamp of its last write, and
+its codes or nothing. It never reads by itself. What it ranks is a proposal: its reader reads the
+candidates again by their ids, scores them by their vectors and drops what is gone; so a deleted item
+may stay here unnoticed, which costs a row and never a wrong answer.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from mongomem.search.codes import Codes, code_type, decode_codes
+from mongomem.search.freshness import Freshness, Stamp
+from mongomem.search.metrics import Metric, Vector, normalized
+
+Candidate: TypeAlias = tuple[float, str]
+"""A rough score, and the id of the item it belongs to."""
+
+BLOCK_ROWS = 256
+"""Rows turned to float32 at a time: 1.5 MB of them at 1,536 dimensions stay in the cache of a core (measured)."""
+
+OWNER_BYTES = 400
+"""About what Python keeps for one item beside its codes: its id, its place, its stamp."""
+
+DEVIATIONS = 6.0
+"""How many standard deviations of rounding noise a candidate may be hidden behind and still be found."""
+
+MOST = 4
+SPARE = 256
+"""Of candidates that rounding makes equal, this many for each that is wanted, and so many more, are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An item as it was last written: its `codes`, or None where it has no vector."""
+
+    id: str
+    stamp: Stamp
+    codes: bytes | None
+
+
+@dataclass(slots=True)
+class Matrix:
+    """Codes of items, one row per vector. Every method may be called from any thread."""
+
+    dims: int
+    metric: Metric
+    freshness: Freshness = field(default_factory=Freshness)
+    _codes: Codes = field(init=False)
+    _owners: list[str] = field(default_factory=list)
+    _rows: dict[str, list[int]] = field(default_factory=dict)
+    _stamps: dict[str, Stamp] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._codes = np.empty(0, dtype=code_type(self.dims))
+
+    @property
+    def size(self) -> int:
+        """Bytes held, about."""
+        return int(self._codes.nbytes) + OWNER_BYTES * len(self._stamps)
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def unknown(self, stamps: Iterable[tuple[str, Stamp]]) -> list[str]:
+        """List the ids that were written since this matrix saw them."""
+        with self._lock:
+            return [item for item, stamp in stamps if self._stamps.get(item) != stamp]
+
+    def absorb(self, changes: Iterable[Change]) -> None:
+        """Take in changes, in any order and as often as one likes: the newest of each item stays."""
+        with self._lock:
+            newer: dict[str, Change] = {}
+            for change in changes:
+                known = self._stamps.get(change.id)
+                if known is None or known < change.stamp:
+                    self._remove_rows(change.id)
+                    self._stamps[change.id] = change.stamp
+                    newer[change.id] = change
+            self._append([change for change in newer.values() if change.codes])
+
+    def note(self, stamps: list[Stamp], *, began: float, ended: float) -> None:
+        """Take in which stamps a read met, all of whose changes were absorbed. See `Freshness.note`."""
+        with self._lock:
+            self.freshness.note(stamps, began=began, ended=ended)
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """Drop items that are gone."""
+        with self._lock:
+            for item in ids:
+                self._remove_rows(item)
+                self._stamps.pop(item, None)
+
+    def rank(self, query: Vector, count: int) -> list[Candidate]:
+        """List candidates, best first, among which the `count` best items are.
+
+        Those that rounding could hide come too, within bounds. Equal ones stand in the order of their ids.
+        """
+        with self._lock:
+            return best(self._scored(query), count, self._slack(query)) if self._owners and count else []
+
+    def _append(self, changes: list[Change]) -> None:
+        if not changes:
+            return
+        codes = decode_codes((change.codes or b"" for change in changes), self.dims)
+        start = len(self._owners)
+        self._reserve(start + len(codes))
+        self._codes[start : start + len(codes)] = codes
+        for change in changes:
+            count = len(change.codes or b"") // codes.itemsize
+            first = len(self._owners)
+            self._rows[change.id] = list(range(first, first + count))
+            self._owners.extend([change.id] * count)
+
+    def _reserve(self, rows: int) -> None:
+        if rows > len(self._codes):
+            grown = np.empty(max(rows, len(self._codes) * 3 // 2), dtype=self._codes.dtype)
+            grown[: len(self._owners)] = self._codes[: len(self._owners)]
+            self._codes = grown
+
+    def _remove_rows(self, id: str) -> None:
+        for row in sorted(self._rows.pop(id, ()), reverse=True):
+            last = len(self._owners) - 1
+            moved = self._owners.pop()
+            if row != last:
+                self._codes[row] = self._codes[last]
+                self._owners[row] = moved
+                places = self._rows[moved]
+                places[places.index(last)] = row
+
+    def _scored(self, query: Vector) -> tuple[Vector, list[str]]:
+        codes = self._codes[: len(self._owners)]
+        wanted = normalized(query) if self.metric == "cosine" else query
+        scores = _products(codes, wanted) * codes["scale"]
+        return (2 * scores - codes["square"] if self.metric == "euclidean" else scores), self._owners
+
+    def _slack(self, query: Vector) -> float:
+        """Bound the difference that rounding makes between two scores, but for one in a thousand million.
+
+        What rounding took from a vector points anywhere, so that its product with a query is about
+        normal, with a deviation of both lengths over the root of the dimensions; the product of both
+        lengths is its limit.
+        """
+        length = 1.0 if self.metric == "cosine" else float(np.linalg.norm(query))
+        residual = float(self._codes["residual"][: len(self._owners)].max())
+        noise = residual * length * min(1.0, DEVIATIONS / math.sqrt(self.dims))
+        return (4 if self.metric == "euclidean" else 2) * noise
+
+
+def _products(codes: Codes, query: Vector) -> Vector:
+    products = np.empty(len(codes), dtype=np.float32)
+    block = np.empty((min(BLOCK_ROWS, len(codes)), len(query)), dtype=np.float32)
+    for start in range(0, len(codes), BLOCK_ROWS):
+        levels = codes["levels"][start : start + BLOCK_ROWS]
+        np.copyto(block[: len(levels)], levels)
+        np.dot(block[: len(levels)], query, out=products[start : start + len(levels)])
+    return products
+
+
+def best(scored: tuple[Vector, list[str]], count: int, slack: float) -> list[Candidate]:
+    """Choose the `count` best owners of rows, and whoever is within `slack` of the last of them.
+
+    An owner of several rows counts with its best one, once. Where very many are equally good (a text
+    that thousands of items share), those behind the first `MOST` have no use and are left out.
+    """
+    scores, owners = scored
+    rows = count
+    while True:
+        chosen = _at_least(scores, rows, slack)
+        candidates = _by_owner((float(scores[row]), owners[row]) for row in chosen)
+        if len(candidates) >= count or len(chosen) == len(owners):
+            return candidates[: MOST * count + SPARE]
+        rows = 2 * max(rows, len(chosen))
+
+
+def _at_least(scores: Vector, rows: int, slack: float) -> list[int]:
+    """List the rows with the highest scores, and all within `slack` below."""
+    if rows >= len(scores):
+        return list(range(len(scores)))
+    threshold = np.partition(scores, len(scores) - rows)[len(scores) - rows] - slack
+    chosen: list[int] = np.flatnonzero(scores >= threshold).tolist()
+    return chosen
+
+
+def _by_owner(candidates: Iterable[Candidate]) -> list[Candidate]:
+    scores: dict[str, float] = {}
+    for score, owner in candidates:
+        scores[owner] = max(score, scores.get(owner, -math.inf))
+    return [(score, owner) for owner, score in sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))]

@@ -1,0 +1,1 @@
+"""Long-term memory: namespaced items with filters, expiry and semantic search."""

@@ -1,0 +1,85 @@
+"""What every plan of the store is given: names, options, clock and what is shared between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Literal, TypeAlias, get_args
+
+from mongomem.errors import ConfigurationError
+from mongomem.search.matrices import Matrices
+from mongomem.store.documents import Collections, collections_for
+from mongomem.store.expiry import Expiry, resolve_expiry
+from mongomem.store.indexing import Indexing, resolve_index
+
+Backend: TypeAlias = Literal["auto", "exact", "atlas"]
+
+
+@dataclass(slots=True)
+class Readiness:
+    """What this process knows to be done already, so that it is not asked for again.
+
+    Attributes:
+        set_up: The indexes exist.
+        checked: The stored vectors are made as the index configuration says.
+    """
+
+    set_up: bool = False
+    checked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The options of a store and its shared state.
+
+    Attributes:
+        indexing: Makes items findable by meaning; None where the store has no index.
+        matrices: The codes in memory.
+        clock: Tells the time, aware and in UTC.
+    """
+
+    names: Collections
+    indexing: Indexing | None
+    matrices: Matrices
+    expiry: Expiry
+    clock: Callable[[], datetime]
+    auto_setup: bool
+    readiness: Readiness = field(default_factory=Readiness)
+
+    @property
+    def items(self) -> str:
+        return self.names.items
+
+    def now(self) -> datetime:
+        """Tell the time as MongoDB keeps it: in whole milliseconds."""
+        now = self.clock().astimezone(timezone.utc)
+        return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+
+def context_for(
+    collection_prefix: str,
+    index: Mapping[str, Any] | None,
+    ttl: Mapping[str, Any] | None,
+    *,
+    backend: Backend,
+    matrix_bytes: int,
+    auto_setup: bool,
+    clock: Callable[[], datetime],
+) -> Context:
+    """Check the options of a store and put them together.
+
+    Raises:
+        ConfigurationError: An option is unknown, of the wrong kind, or contradicts another.
+    """
+    if backend not in get_args(Backend):
+        raise ConfigurationError(f"backend must be one of {get_args(Backend)}, not {backend!r}")
+    indexing = resolve_index(index)
+    return Context(
+        names=collections_for(collection_prefix),
+        indexing=indexing,
+        matrices=Matrices(matrix_bytes),
+        expiry=resolve_expiry(ttl),
+        clock=clock,
+        auto_setup=auto_setup,
+    )

@@ -1,0 +1,210 @@
+"""Documents of items: how they are laid out, and the indexes that serve every query of the store.
+
+    {_id: "users NUL u1 NUL NUL likes",          path, two NULs, key
+     namespace: ["users", "u1"], key: "likes",
+     path: "users NUL u1",                       the shard key; every filter of a write carries it
+     prefixes: ["", "users", "users NUL u1"],    a prefix search is an equality on it
+     value: {...},                               readable; the truth unless `exact` stands beside it
+     exact: binary,                              see `mongomem.store.values`
+     created_at, updated_at: dates,
+     expires_at: date, ttl_minutes: 5.0,         only where the item expires
+     changed_at: timestamp,                      of the server's logical clock, set by every write
+     index: "a1b2...", index_fields: [...],      which configuration made the vectors; the item's own choice
+     vectors: [{path, digest, vector}],          one for each text; float32
+     codes: binary,                              see `mongomem.search.codes`
+     schema_version: 1}
+
+One document per item makes every put atomic: value, vectors and expiry change together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import bson
+from langgraph.store.base import Item, SearchItem
+
+from mongomem.commands import Document, Update
+from mongomem.errors import SchemaVersionError, UnstorableValueError
+from mongomem.schema.indexes import Index
+from mongomem.search.codes import encode_codes, encode_vector
+from mongomem.search.metrics import Metric, Vector
+from mongomem.store.expiry import expires_at
+from mongomem.store.indexing import Text
+from mongomem.store.namespaces import Namespace, item_id, path_of, prefixes_of
+from mongomem.store.values import Encoded, decode_value
+
+SCHEMA_VERSION = 1
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
+"""What one document may hold (``maxBsonObjectSize``, MongoDB 4.4 to 8.2)."""
+
+BY_UPDATE = "by_update"
+BY_CHANGE = "by_change"
+BY_ID = "_id_"
+
+SHOWN = dict.fromkeys(
+    ("namespace", "key", "value", "exact", "created_at", "updated_at", "expires_at", "ttl_minutes", "schema_version"), 1
+)
+"""Projection of what an `Item` is made of."""
+
+OPTIONAL = ("exact", "expires_at", "ttl_minutes", "index", "index_fields", "vectors", "codes")
+"""Fields that a put removes where the new item does not have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collections:
+    """Where a store keeps its documents."""
+
+    items: str
+    settings: str
+
+
+def collections_for(prefix: str) -> Collections:
+    """Name the collections; two stores with different prefixes in one database never meet."""
+    return Collections(f"{prefix}store_items", f"{prefix}store_settings")
+
+
+def indexes_for(names: Collections) -> list[Index]:
+    """List the indexes.
+
+    `BY_UPDATE` serves plain search in its order, `BY_CHANGE` covers the read that keeps matrices fresh,
+    `by_path` gives namespaces (their distinct paths) and is what the shard key needs.
+    """
+    return [
+        Index(names.items, BY_UPDATE, (("prefixes", 1), ("updated_at", -1), ("_id", 1))),
+        Index(names.items, BY_CHANGE, (("prefixes", 1), ("changed_at", 1), ("_id", 1))),
+        Index(names.items, "by_path", (("path", 1), ("expires_at", 1))),
+        Index(
+            names.items,
+            "by_expiry",
+            (("expires_at", 1),),
+            partial={"expires_at": {"$exists": True}},
+            expire_after_seconds=0,
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """An item to be written, checked and encoded; its texts are still to be embedded."""
+
+    namespace: Namespace
+    key: str
+    value: Encoded
+    texts: Sequence[Text]
+    index_fields: Sequence[str] | bool | None
+    ttl_minutes: float | None
+
+    @property
+    def id(self) -> str:
+        return item_id(self.namespace, self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """Vectors of the texts of one item, in their order, by a named index configuration."""
+
+    fingerprint: str
+    metric: Metric
+    texts: Sequence[Text]
+    vectors: Vector
+
+
+def put_update(put: Put, embedded: Embedded | None, *, now: datetime, revive: bool) -> Update:
+    """Build the write of one item: an upsert that leaves `created_at` alone.
+
+    Unless `revive` says that what is there has expired: then it is made anew.
+    """
+    fields = _fields(put, embedded, now)
+    update: Document = {"$set": fields, "$currentDate": {"changed_at": {"$type": "timestamp"}}}
+    if absent := [name for name in OPTIONAL if name not in fields]:  # MongoDB before 5.0 refuses an empty $unset
+        update["$unset"] = dict.fromkeys(absent, "")
+    if revive:
+        fields["created_at"] = now
+    else:
+        update["$setOnInsert"] = {"created_at": now}
+    return Update({"_id": put.id, "path": path_of(put.namespace)}, update, upsert=True)
+
+
+def check_size(update: Update, name: str) -> None:
+    """Refuse an item that no document can hold, before anything is sent.
+
+    Raises:
+        UnstorableValueError: It is larger than `MAX_DOCUMENT_BYTES`, vectors included.
+    """
+    size = len(bson.encode(update.update)) if isinstance(update.update, dict) else 0
+    if size > MAX_DOCUMENT_BYTES - 1024:
+        raise UnstorableValueError(f"{name}: {size:,} bytes with its vectors, more than MongoDB's 16 MB for a document")
+
+
+def vector_fields(embedded: Embedded | None) -> Document:
+    """Build the fields that make an item findable by meaning; none where nothing was embedded."""
+    if embedded is None:
+        return {}
+    if not embedded.texts:
+        return {"index": embedded.fingerprint}
+    return {
+        "index": embedded.fingerprint,
+        "vectors": [
+            {"path": text.path, "digest": text.digest, "vector": encode_vector(vector)}
+            for text, vector in zip(embedded.texts, embedded.vectors, strict=True)
+        ],
+        "codes": encode_codes(embedded.vectors, embedded.metric),
+    }
+
+
+def _fields(put: Put, embedded: Embedded | None, now: datetime) -> Document:
+    fields: Document = {
+        "namespace": list(put.namespace),
+        "prefixes": prefixes_of(put.namespace),
+        "key": put.key,
+        "value": put.value.readable,
+        "updated_at": now,
+        "schema_version": SCHEMA_VERSION,
+        **vector_fields(embedded),
+    }
+    if put.value.exact is not None:
+        fields["exact"] = put.value.exact
+    if put.index_fields is not None:
+        fields["index_fields"] = put.index_fields
+    if put.ttl_minutes is not None:
+        fields |= {"ttl_minutes": float(put.ttl_minutes), "expires_at": expires_at(put.ttl_minutes, now)}
+    return fields
+
+
+def decode_item(document: Mapping[str, Any]) -> Item:
+    """Make the item of a document."""
+    return Item(**_decoded(document))
+
+
+def decode_search_item(document: Mapping[str, Any], score: float | None) -> SearchItem:
+    """Make the search result of a document."""
+    return SearchItem(**_decoded(document), score=score)
+
+
+def _decoded(document: Mapping[str, Any]) -> dict[str, Any]:
+    if document["schema_version"] > SCHEMA_VERSION:
+        raise SchemaVersionError(
+            f"{name_of(document)} was written by a newer mongomem (schema {document['schema_version']}, "
+            f"this one knows {SCHEMA_VERSION}); upgrade mongomem to read it"
+        )
+    return {
+        "namespace": tuple(document["namespace"]),
+        "key": document["key"],
+        "value": decode_value(document["value"], document.get("exact")),
+        "created_at": as_utc(document["created_at"]),
+        "updated_at": as_utc(document["updated_at"]),
+    }
+
+
+def name_of(document: Mapping[str, Any]) -> str:
+    """Call an item by namespace and key, for messages."""
+    return f"item {document['key']!r} in {tuple(document['namespace'])!r}"
+
+
+def as_utc(time: datetime) -> datetime:
+    """Make a stored time aware: PyMongo gives naive UTC unless the client is ``tz_aware``."""
+    return time.replace(tzinfo=timezone.utc) if time.tzinfo is None else time.astimezone(timezone.utc)

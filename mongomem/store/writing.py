@@ -1,0 +1,113 @@
+"""Plans that write: puts and deletions of one batch, and the deletion of whole namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import numpy as np
+from langgraph.store.base import InvalidNamespaceError
+from pymongo.errors import BulkWriteError
+
+from mongomem.commands import BulkWrite, Delete, DeleteMany, Document, EmbedDocuments, Find, Write
+from mongomem.search.codes import decode_vectors
+from mongomem.search.metrics import Vector
+from mongomem.store.batches import Batch, check_namespace
+from mongomem.store.context import Context
+from mongomem.store.documents import BY_ID, Embedded, Put, check_size, put_update
+from mongomem.store.namespaces import Namespace, path_of, path_range
+from mongomem.store.reading import is_there, one_of
+
+DUPLICATE_KEY = 11000
+ATTEMPTS = 8
+
+
+async def write(context: Context, batch: Batch, now: datetime) -> None:
+    """Embed, then write all puts and deletions of a batch.
+
+    Each item changes at once, with its vectors. What fails before the one write, an embedder or an item
+    too large, leaves everything as it was; a batch cut short may have changed some items and not others,
+    and does the rest when it is repeated.
+    """
+    puts = batch.puts
+    existing = await _existing(context, puts)
+    embedded = await embed(context, puts, existing)
+    writes: list[Write] = []
+    for item, put in puts.items():
+        revive = item in existing and not is_there(context, existing[item], now)
+        update = put_update(put, embedded.get(item), now=now, revive=revive)
+        check_size(update, f"item {put.key!r} in {put.namespace!r}")
+        writes.append(update)
+    writes += [Delete({"_id": item, "path": path_of(deletion.namespace)}) for item, deletion in batch.deletions.items()]
+    await _persistently(BulkWrite(context.items, writes, ordered=False))
+
+
+async def embed(context: Context, puts: Mapping[str, Put], existing: Mapping[str, Document]) -> dict[str, Embedded]:
+    """Give every text its vector: the one that its item has already, or a new one; equal texts are embedded once."""
+    indexing = context.indexing
+    if indexing is None:
+        return {}
+    vectors = _vectors_of(existing)
+    missing = {text.digest: text.text for put in puts.values() for text in put.texts if text.digest not in vectors}
+    if missing:
+        made = await EmbedDocuments(indexing.embedder, list(missing.values()))
+        vectors |= dict(zip(missing, made, strict=True))
+    return {
+        item: Embedded(indexing.fingerprint, indexing.metric, put.texts, _rows(put, vectors, indexing.dims))
+        for item, put in puts.items()
+    }
+
+
+async def delete_namespace(context: Context, prefix: Namespace) -> int:
+    """Delete every item below a prefix; return how many. Repeating it finishes what was cut short.
+
+    Raises:
+        InvalidNamespaceError: The prefix is empty: everything of everyone is never meant by accident.
+    """
+    check_namespace(prefix, "prefix")
+    if not prefix:
+        raise InvalidNamespaceError("delete_namespace needs a prefix of one label or more")
+    reply = await DeleteMany(context.items, {"path": path_range(prefix)})
+    context.matrices.forget(path_of(prefix))
+    return int(reply.deleted_count)
+
+
+async def _existing(context: Context, puts: Mapping[str, Put]) -> dict[str, Document]:
+    """Read what the puts are about to replace: whether it has expired, and its vectors where texts may be the same."""
+    if not puts:
+        return {}
+    shown = {"expires_at": 1}
+    if any(put.texts for put in puts.values()):
+        shown |= {"vectors.digest": 1, "vectors.vector": 1}
+    paths = one_of(path_of(put.namespace) for put in puts.values())
+    found = await Find(context.items, {"_id": one_of(puts), "path": paths}, shown, hint=BY_ID)
+    return {document["_id"]: document for document in found}
+
+
+def _vectors_of(documents: Mapping[str, Document]) -> dict[str, Vector]:
+    stored = {
+        entry["digest"]: entry["vector"] for document in documents.values() for entry in document.get("vectors", ())
+    }
+    return {digest: decode_vectors([vector])[0] for digest, vector in stored.items()}
+
+
+def _rows(put: Put, vectors: Mapping[str, Vector], dims: int) -> Vector:
+    rows: Vector = np.array([vectors[text.digest] for text in put.texts], dtype=np.float32).reshape(-1, dims)
+    return rows
+
+
+async def _persistently(command: BulkWrite) -> None:
+    """Write, and write again where another writer made one of the items in the same moment.
+
+    Two upserts of one new item may both find nothing and both insert; the server tries again by itself only
+    where a filter has no more fields than the unique index, and these carry the shard key too.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            await command
+        except BulkWriteError as error:
+            codes = {failure["code"] for failure in error.details.get("writeErrors", ())}
+            if codes != {DUPLICATE_KEY} or attempt == ATTEMPTS - 1:
+                raise
+        else:
+            return

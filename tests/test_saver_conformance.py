@@ -10,7 +10,16 @@ from saver_fixtures import KINDS, saver_of
 
 from mongomem.checkpoint.saver import MongoSaver
 
-CAPABILITIES = {"put", "put_writes", "get_tuple", "list", "delete_thread"}
+CAPABILITIES = {
+    "put",
+    "put_writes",
+    "get_tuple",
+    "list",
+    "delete_thread",
+    "delete_for_runs",
+    "copy_thread",
+    "prune",
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -147,7 +147,7 @@ def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_aft
         ("thread_history", (("thread_id", 1), ("checkpoint_id", -1), ("checkpoint_ns", 1)), is_checkpoint),
         ("newest", (("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)), is_checkpoint),
         ("run", (("metadata.run_id", 1), ("thread_id", 1)), is_checkpoint),
-        ("members", (("thread_id", 1), ("type", 1)), None),
+        ("members", (("thread_id", 1), ("type", 1), ("_id", 1)), None),
         ("threads", (("updated_at", -1), ("thread_id", 1)), is_thread),
         *(
             (f"threads_by_{key}", ((f"metadata.{key}", 1), ("updated_at", -1), ("thread_id", 1)), is_thread)

@@ -25,6 +25,7 @@ class Record:
     channels: dict[str, Stored]
     touched_at: datetime
     sends_in_parent: bool
+    parent_is_hidden: bool
 
     @property
     def size(self) -> int:
@@ -62,7 +63,8 @@ def read_record(document: Document, codec: Codec) -> Record:
         channels = {fields["channel"]: read_value(fields, codec) for fields in document["channels"]}
         body = read_value(document["body"], codec)
         touched_at, old = utc(document["touched_at"]), bool(document.get("sends_in_parent"))
-        return Record(address, document["parent_checkpoint_id"], body, channels, touched_at, old)
+        cut_off = bool(document.get("parent_is_hidden"))
+        return Record(address, document["parent_checkpoint_id"], body, channels, touched_at, old, cut_off)
     except MongomemError:
         raise
     except Exception as error:

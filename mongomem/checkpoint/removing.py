@@ -2,27 +2,218 @@
 
 from __future__ import annotations
 
-from mongomem.checkpoint.addresses import identifier
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from langchain_core.runnables import RunnableConfig
+
+from mongomem.checkpoint.addresses import Address, identifier
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import CHECKPOINT, CHUNK, THREAD, new_stamp, thread_key
-from mongomem.commands import DeleteMany, UpdateMany
+from mongomem.checkpoint.documents import CHECKPOINT, CHUNK, THREAD, checkpoint_key, new_stamp, thread_key, utc
+from mongomem.checkpoint.lineage import Node, Removal, beyond_the_last, callers_of, removal
+from mongomem.checkpoint.loading import Placed, load, revive
+from mongomem.checkpoint.records import read_record
+from mongomem.checkpoint.sweeping import sweep
+from mongomem.checkpoint.thread_list import Thread, list_threads
+from mongomem.checkpoint.threads import ATTEMPTS
+from mongomem.commands import BulkWrite, Delete, DeleteMany, Document, Find, Update, UpdateMany, Write
+from mongomem.errors import ConfigurationError, CorruptDataError, InvalidInputError
+
+IDLE_PAGE = 200
 
 
-async def delete_thread(context: Context, thread_id: str) -> None:
-    """Remove every checkpoint, write and chunk of a thread, and leave a tombstone.
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What went from a thread, or would have gone where nothing was to be changed.
+
+    Attributes:
+        thread_id: The thread.
+        removed: Configs of the checkpoints that are gone.
+        hidden: Configs of those that only a kept checkpoint's replay still reads.
+    """
+
+    thread_id: str
+    removed: list[RunnableConfig]
+    hidden: list[RunnableConfig]
+
+
+async def delete_thread(context: Context, thread_id: str, only_if: Document | None = None) -> bool:
+    """Remove every checkpoint, write and chunk of a thread, and leave a tombstone; say whether it was done.
 
     From its first command on no put can rely on what is there: the thread has a new epoch. A put that
     is under way finds another generation and begins a new life of the thread, whose documents carry
-    the new epoch and stay.
+    the new epoch and stay. `only_if` is a condition on the thread document, tested by that command.
     """
     thread_id = identifier("thread_id", thread_id)
     epoch, now = new_stamp(), context.now()
     tombstone = {"deleted_at": now, "touched_at": now, "epoch": epoch, "generation": new_stamp()}
-    thread = {"_id": thread_key(thread_id), "thread_id": thread_id, "type": THREAD}
     context.state.forget_thread(thread_id)
-    await UpdateMany(context.checkpoints, thread, {"$set": tombstone, "$unset": {"metadata": "", "updated_at": ""}})
+    buried = {"$set": tombstone, "$unset": {"metadata": "", "updated_at": ""}}
+    reply = await UpdateMany(context.checkpoints, _thread(thread_id) | (only_if or {}), buried)
+    if only_if is not None and reply.matched_count == 0:
+        return False
     ended = {"thread_id": thread_id, "epoch": {"$ne": epoch}}
     await DeleteMany(context.checkpoints, {"type": CHECKPOINT, **ended})
     await DeleteMany(context.writes, {"thread_id": thread_id})
     await DeleteMany(context.checkpoints, {"type": CHUNK, **ended})
     context.state.forget_thread(thread_id)
+    return True
+
+
+def _thread(thread_id: str) -> Document:
+    return {"_id": thread_key(thread_id), "thread_id": thread_id, "type": THREAD}
+
+
+@dataclass(frozen=True, slots=True)
+class PruneRule:
+    """Which checkpoints of a thread go: all, or those beyond the newest `keep_last` that were made before a time."""
+
+    strategy: str
+    keep_last: int
+    before: datetime | None
+
+    def doomed(self, nodes: Sequence[Node]) -> set[Address]:
+        if self.strategy == "delete":
+            return {node.address for node in nodes}
+        return beyond_the_last(nodes, self.keep_last, self.before)
+
+
+def checked_rule(now: datetime, strategy: object, keep_last: object, older_than: object) -> PruneRule:
+    """Check the arguments of ``prune``.
+
+    Raises:
+        InvalidInputError: For an unknown strategy, fewer than one to keep, or no span of time.
+    """
+    if strategy not in ("keep_latest", "delete"):
+        raise InvalidInputError(f'strategy must be "keep_latest" or "delete", not {strategy!r:.80}')
+    if isinstance(keep_last, bool) or not isinstance(keep_last, int) or keep_last < 1:
+        raise InvalidInputError(f"keep_last must be a whole number from 1 on, not {keep_last!r:.80}")
+    if older_than is None:
+        return PruneRule(str(strategy), keep_last, None)
+    if not isinstance(older_than, timedelta) or older_than < timedelta(0):
+        raise InvalidInputError(f"older_than must be a timedelta that is not negative, not {older_than!r:.80}")
+    return PruneRule(str(strategy), keep_last, now - older_than)
+
+
+async def prune(
+    context: Context, thread_ids: object, strategy: object, keep_last: object, older_than: object, dry_run: bool
+) -> list[Pruned]:
+    """Remove checkpoints of threads by a rule; say what went, or would go."""
+    rule = checked_rule(context.now(), strategy, keep_last, older_than)
+    return [await _remove(context, one, rule.doomed, dry_run) for one in _distinct("thread_id", thread_ids)]
+
+
+async def delete_for_runs(context: Context, run_ids: object) -> None:
+    """Remove the checkpoints that runs made, with their writes."""
+    wanted = frozenset(_distinct("run_id", run_ids))
+    clear = context.clear_metadata
+    if clear is not None and "run_id" not in clear:
+        raise ConfigurationError("runs cannot be found: name run_id in clear_metadata, where it stands readable")
+    if not wanted:
+        return
+    query = {"type": CHECKPOINT, "metadata.run_id": {"$in": sorted(wanted)}}
+    found = await Find(context.checkpoints, query, {"thread_id": 1})
+
+    def doomed(nodes: Sequence[Node]) -> set[Address]:
+        return {node.address for node in nodes if node.run_id in wanted}
+
+    for thread_id in sorted({document["thread_id"] for document in found}):
+        await _remove(context, thread_id, doomed, dry_run=False)
+
+
+async def delete_idle_threads(context: Context, idle_for: object, dry_run: bool) -> list[Thread]:
+    """Delete the threads that were not updated for so long, in any namespace; say which, or which would go."""
+    if not isinstance(idle_for, timedelta) or idle_for <= timedelta(0):
+        raise InvalidInputError(f"idle_for must be a positive timedelta, not {idle_for!r:.80}")
+    cutoff = context.now() - idle_for
+    idle: list[Thread] = []
+    before: Thread | datetime = cutoff
+    while True:
+        page = await list_threads(context, None, IDLE_PAGE, before)
+        still = {"updated_at": {"$lt": cutoff}}
+        idle += [thread for thread in page if dry_run or await delete_thread(context, thread.thread_id, still)]
+        if len(page) < IDLE_PAGE:
+            return idle
+        before = page[-1]
+
+
+def _distinct(name: str, values: object) -> list[str]:
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise InvalidInputError(f"expected a list of {name}s, not {type(values).__name__}")
+    return list(dict.fromkeys(identifier(name, value) for value in values))
+
+
+async def _remove(
+    context: Context, thread_id: str, doomed: Callable[[Sequence[Node]], set[Address]], dry_run: bool
+) -> Pruned:
+    """Remove what is doomed from a thread; then collect its garbage. A thread left without checkpoints goes whole."""
+    for _ in range(ATTEMPTS):
+        threads = await Find(context.checkpoints, _thread(thread_id), {"updated_at": 1}, limit=1)
+        nodes = await _nodes(context, thread_id)
+        what = removal(nodes, doomed(nodes))
+        report = Pruned(thread_id, [one.config() for one in what.removed], [one.config() for one in what.hidden])
+        if dry_run or not nodes:
+            return report
+        if len(what.removed) < len(nodes):
+            await _apply(context, thread_id, what)
+            return report
+        # Everything goes, unless a put has come since: then look again.
+        unchanged = {"updated_at": threads[0].get("updated_at")} if threads else None
+        if await delete_thread(context, thread_id, unchanged):
+            return report
+    raise CorruptDataError(f"thread {thread_id!r} cannot be pruned: it changed {ATTEMPTS} times meanwhile")
+
+
+async def _apply(context: Context, thread_id: str, what: Removal) -> None:
+    """Perform a removal and collect the garbage, also that of a removal that broke off."""
+    if what:
+        await UpdateMany(context.checkpoints, _thread(thread_id), {"$set": {"generation": new_stamp()}})
+        await _detach(context, thread_id, what)
+        context.state.forget_thread(thread_id)
+    await sweep(context, thread_id)
+
+
+async def _detach(context: Context, thread_id: str, what: Removal) -> None:
+    """Hide, cut the kept ones loose and delete, under a generation that no put relies on."""
+    changes: list[tuple[list[Address], Document]] = [
+        (what.hidden, {"$set": {"hidden": True}}),
+        (what.with_hidden_parent, {"$set": {"parent_is_hidden": True}}),
+        (what.orphaned, {"$set": {"parent_checkpoint_id": None}, "$unset": {"parent_is_hidden": ""}}),
+    ]
+    writes: list[Write] = [Update(_key(address), change) for addresses, change in changes for address in addresses]
+    writes += [Delete(_key(address)) for address in what.removed]
+    await BulkWrite(context.checkpoints, writes)
+    for namespace in sorted({address.checkpoint_ns for address in what.removed}):
+        ids = [address.checkpoint_id for address in what.removed if address.checkpoint_ns == namespace]
+        of_removed = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": {"$in": ids}}
+        await DeleteMany(context.writes, of_removed)
+
+
+def _key(address: Address) -> Document:
+    return {"_id": checkpoint_key(address), "thread_id": address.thread_id}
+
+
+async def _nodes(context: Context, thread_id: str) -> list[Node]:
+    """Read the family of a thread."""
+    documents = await Find(context.checkpoints, {"type": CHECKPOINT, "thread_id": thread_id})
+    records = [read_record(document, context.codec) for document in documents]
+    bodies = await load(context, [Placed(thread_id, record.body) for record in records])
+    nodes = []
+    for document, record, body in zip(documents, records, bodies, strict=True):
+        revived = revive(context, record.address, record.body, body.data)
+        metadata = revived["metadata"]
+        nodes.append(
+            Node(
+                record.address,
+                record.parent_id,
+                utc(document["created_at"]),
+                bool(document.get("hidden")),
+                metadata.get("run_id"),
+                callers_of(thread_id, record.address.checkpoint_ns, metadata.get("parents")),
+                frozenset(record.channels),
+                frozenset(revived["checkpoint"]["channel_versions"]),
+                frozenset(metadata.get("counters_since_delta_snapshot") or ()),
+            )
+        )
+    return nodes

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import TASKS
 
@@ -93,12 +94,19 @@ def _decode(
         config=record.address.config(),
         checkpoint=checkpoint,
         metadata=body["metadata"],
-        parent_config=record.address.at(record.parent_id).config() if record.parent_id else None,
+        parent_config=_parent_config(record),
         pending_writes=[
             (write.task_id, write.channel, value) for write, value in revived if write.address == record.address
         ],
     )
     return Restored(found, record, {channel: one.names for channel, one in loaded.items() if one.names})
+
+
+def _parent_config(record: Record) -> RunnableConfig | None:
+    """Return the config of the parent, as far as there is one that can be read."""
+    if record.parent_id is None or record.parent_is_hidden:
+        return None
+    return record.address.at(record.parent_id).config()
 
 
 def _adopt_sends(checkpoint: dict[str, Any], sends: list[Any]) -> None:

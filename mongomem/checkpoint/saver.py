@@ -1,9 +1,11 @@
-"""MongoSaver: LangGraph's checkpointer on MongoDB. Every method is one expression; the logic is in the plans."""
+"""MongoSaver: LangGraph's checkpointer on MongoDB. Every method is one expression; the logic is in the plans.
+
+Here is what a running graph calls; what is done with whole threads stands in `mongomem.checkpoint.upkeep`.
+"""
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -14,16 +16,18 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
+    DeltaChannelHistory,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from mongomem.checkpoint import pending, reading, removing, writing
+from mongomem.checkpoint import pending, reading, writing
 from mongomem.checkpoint.caches import SaverState
 from mongomem.checkpoint.codec import Codec
 from mongomem.checkpoint.context import Context, Options, lifetime
 from mongomem.checkpoint.documents import Collections
+from mongomem.checkpoint.history import get_delta_channel_history
 from mongomem.checkpoint.setup import prepared, setup
-from mongomem.checkpoint.thread_list import Thread, list_threads
+from mongomem.checkpoint.upkeep import ThreadUpkeep
 from mongomem.checkpoint.versions import next_version
 from mongomem.drivers import Concerns, drivers_for
 from mongomem.opening import Opening
@@ -35,7 +39,7 @@ def _utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-class MongoSaver(BaseCheckpointSaver[str]):
+class MongoSaver(ThreadUpkeep):
     """Keeps the state of threads in MongoDB: save, resume, history, time travel, interrupts.
 
     Storage grows with what changed and not with what is, and no state is too large: values are cut
@@ -204,31 +208,17 @@ class MongoSaver(BaseCheckpointSaver[str]):
         """Do what `put_writes` does."""
         await self._drivers.arun(prepared(self._context(), pending.put_writes, config, writes, task_id, task_path))
 
-    def delete_thread(self, thread_id: str) -> None:
-        """Remove a thread with everything of it, at once. Repeating it finishes an interrupted one."""
-        self._drivers.run(removing.delete_thread(self._context(), thread_id))
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what the ancestors of a checkpoint contributed to channels: the writes, and a stored value before."""
+        return self._drivers.run(get_delta_channel_history(self._context(), config, channels))
 
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Do what `delete_thread` does."""
-        await self._drivers.arun(removing.delete_thread(self._context(), thread_id))
-
-    def list_threads(
-        self, *, filter: dict[str, Any] | None = None, limit: int = 100, before: Thread | datetime | None = None
-    ) -> builtins.list[Thread]:
-        """Return threads, the one updated last first.
-
-        Args:
-            filter: What the metadata must contain, e.g. ``{"user_id": "ada"}``.
-            limit: How many at most.
-            before: The last thread of the page before, or a time: only threads updated earlier.
-        """
-        return self._drivers.run(list_threads(self._context(), filter, limit, before))
-
-    async def alist_threads(
-        self, *, filter: dict[str, Any] | None = None, limit: int = 100, before: Thread | datetime | None = None
-    ) -> builtins.list[Thread]:
-        """Do what `list_threads` does."""
-        return await self._drivers.arun(list_threads(self._context(), filter, limit, before))
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Do what `get_delta_channel_history` does."""
+        return await self._drivers.arun(get_delta_channel_history(self._context(), config, channels))
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return a version above `current`: an ordered string, whatever kind `current` is of."""

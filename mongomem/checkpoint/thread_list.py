@@ -37,7 +37,7 @@ class Thread:
 
 
 async def list_threads(
-    context: Context, filter: Mapping[str, Any] | None, limit: int, before: Thread | datetime | None
+    context: Context, filter: Mapping[str, Any] | None, limit: object, before: object
 ) -> list[Thread]:
     """Return threads, the one updated last first; `before` continues behind a thread or starts at a time."""
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
@@ -66,7 +66,7 @@ def _check_clear(context: Context, wanted: Mapping[str, Any]) -> None:
         )
 
 
-def _query(context: Context, wanted: Mapping[str, Any], before: Thread | datetime | None) -> Document:
+def _query(context: Context, wanted: Mapping[str, Any], before: object) -> Document:
     """Return the query for threads with a checkpoint that still live."""
     query: Document = {"type": THREAD, "updated_at": {"$gt": datetime(1970, 1, 1, tzinfo=timezone.utc)}}
     query |= equalities(wanted)

@@ -1,0 +1,150 @@
+"""The family of a thread's checkpoints, and what may go from it. Pure.
+
+A checkpoint that is kept must stay readable as it was. Its own document suffices, but for channels
+that LangGraph rebuilds from writes (``DeltaChannel``): those need the ancestors back to the nearest
+one that stores the channel's value, with their writes. Where a removal asks for such an ancestor it
+is hidden instead: kept for the replay, and in no listing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from mongomem.checkpoint.addresses import Address
+from mongomem.errors import CorruptDataError
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A checkpoint as its family sees it.
+
+    Attributes:
+        address: Where it is.
+        parent_id: The checkpoint it continues, in the same namespace.
+        created_at: When it was stored.
+        hidden: Whether it is kept for replay only.
+        run_id: The run that made it.
+        callers: The checkpoints of the graphs above during which this subgraph's ran.
+        stored: The channels whose values it holds.
+        versioned: The channels that it has at all.
+        delta: The channels that it counts updates of since their last snapshot: these are rebuilt.
+    """
+
+    address: Address
+    parent_id: str | None
+    created_at: datetime
+    hidden: bool = False
+    run_id: str | None = None
+    callers: frozenset[Address] = frozenset()
+    stored: frozenset[str] = frozenset()
+    versioned: frozenset[str] = frozenset()
+    delta: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What goes from a thread, what is hidden, and which of the kept ones lose their parent to it."""
+
+    removed: list[Address] = field(default_factory=list)
+    hidden: list[Address] = field(default_factory=list)
+    orphaned: list[Address] = field(default_factory=list)
+    with_hidden_parent: list[Address] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.hidden or self.orphaned or self.with_hidden_parent)
+
+
+def beyond_the_last(nodes: Iterable[Node], keep: int, before: datetime | None = None) -> set[Address]:
+    """Return all but the newest `keep` of each namespace; where `before` is given, only those made earlier."""
+    visible = sorted((node for node in nodes if not node.hidden), key=lambda node: node.address.checkpoint_id or "")
+    by_namespace: dict[str, list[Node]] = {}
+    for node in visible:
+        by_namespace.setdefault(node.address.checkpoint_ns, []).append(node)
+    return {
+        node.address
+        for family in by_namespace.values()
+        for node in family[:-keep]
+        if before is None or node.created_at < before
+    }
+
+
+def removal(nodes: Sequence[Node], doomed: set[Address]) -> Removal:
+    """Decide what becomes of a thread whose `doomed` checkpoints are to go."""
+    by_address = {node.address: node for node in nodes}
+    doomed = _with_called(nodes, doomed)
+    kept = [node for node in nodes if node.address not in doomed and not node.hidden]
+    needed = {ancestor for node in kept for ancestor in _needed(node, by_address, _delta_channels(nodes))}
+    going = [node.address for node in nodes if node.address in doomed or node.hidden]
+    gone = {address for address in going if address not in needed}
+    return Removal(
+        removed=sorted(gone, key=_innermost_first),
+        hidden=[address for address in going if address in needed and not by_address[address].hidden],
+        orphaned=[node.address for node in kept if _parent(node) and _parent(node) not in by_address.keys() - gone],
+        with_hidden_parent=[
+            node.address for node in kept if (parent := _parent(node)) in needed and parent in set(going)
+        ],
+    )
+
+
+def _innermost_first(address: Address) -> tuple[int, str]:
+    """Order subgraphs before their callers: a removal that breaks off can then still be found and finished."""
+    depth = address.checkpoint_ns.count("|") + bool(address.checkpoint_ns)
+    return -depth, address.checkpoint_id or ""
+
+
+def _with_called(nodes: Sequence[Node], doomed: set[Address]) -> set[Address]:
+    """Add the checkpoints of subgraphs that a doomed checkpoint called."""
+    return doomed | {node.address for node in nodes if node.callers & doomed}
+
+
+def _parent(node: Node) -> Address | None:
+    return node.address.at(node.parent_id) if node.parent_id else None
+
+
+def _delta_channels(nodes: Sequence[Node]) -> Mapping[str, frozenset[str]]:
+    """Return the channels that are rebuilt, by namespace: whatever any checkpoint there has counted."""
+    found: dict[str, frozenset[str]] = {}
+    for node in nodes:
+        found[node.address.checkpoint_ns] = found.get(node.address.checkpoint_ns, frozenset()) | node.delta
+    return found
+
+
+def _needed(node: Node, by_address: Mapping[Address, Node], delta: Mapping[str, frozenset[str]]) -> Iterator[Address]:
+    """Yield the ancestors that rebuilding a checkpoint's channels reads."""
+    wanting = (delta[node.address.checkpoint_ns] & node.versioned) - node.stored
+    for ancestor in ancestors(node, by_address):
+        if not wanting:
+            return
+        yield ancestor.address
+        wanting -= ancestor.stored
+
+
+def ancestors(node: Node, by_address: Mapping[Address, Node]) -> Iterator[Node]:
+    """Yield parent, grandparent and so on, as far as they are there.
+
+    Raises:
+        CorruptDataError: A checkpoint is its own ancestor.
+    """
+    seen = {node.address}
+    address = _parent(node)
+    while address is not None and address in by_address:
+        if address in seen:
+            raise CorruptDataError(f"{address} is its own ancestor")
+        seen.add(address)
+        node = by_address[address]
+        yield node
+        address = _parent(node)
+
+
+def callers_of(thread_id: str, own_ns: str, parents: Any) -> frozenset[Address]:
+    """Read ``metadata["parents"]``: the checkpoint of each graph above, by namespace."""
+    if not isinstance(parents, Mapping):
+        return frozenset()
+    return frozenset(
+        Address(thread_id, str(namespace), str(checkpoint_id))
+        for namespace, checkpoint_id in parents.items()
+        if namespace != own_ns
+    )

@@ -1,0 +1,76 @@
+"""The plan that collects garbage: chunks and writes that no checkpoint of a thread leads to.
+
+A put refers to chunks of its parent without writing them, so a chunk that nothing refers to now may
+be referred to in a moment. It is marked first; only a later sweep deletes it, once the mark is as old
+as the grace, and only if the mark still stands: a put that needs the chunk writes it, which takes
+the mark away, and a sweep that finds it referred to does the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from mongomem.checkpoint.chunks import names
+from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.documents import CHECKPOINT, CHUNK, chunk_key, utc
+from mongomem.checkpoint.loading import Placed, descend
+from mongomem.checkpoint.records import Record, read_record, read_write
+from mongomem.commands import DeleteMany, Document, Find, UpdateMany
+
+SLICE = 50_000
+"""How many ids one command names: 28 bytes each, far below a message."""
+
+
+async def sweep(context: Context, thread_id: str) -> None:
+    """Delete what has been unreferenced for the grace, and mark what is unreferenced now."""
+    records = [
+        read_record(document, context.codec)
+        for document in await Find(context.checkpoints, {"type": CHECKPOINT, "thread_id": thread_id})
+    ]
+    writes = await Find(context.writes, {"thread_id": thread_id})
+    there = {record.address for record in records}
+    orphans = [document for document in writes if read_write(document, context.codec).address not in there]
+    await _delete_late(context, thread_id, orphans)
+    living = await _living(context, thread_id, records, writes)
+    chunks = await Find(context.checkpoints, {"type": CHUNK, "thread_id": thread_id}, {"idle_since": 1})
+    await _mark(context, thread_id, chunks, living)
+
+
+async def _delete_late(context: Context, thread_id: str, orphans: Sequence[Document]) -> None:
+    """Delete writes whose checkpoint has not come within the grace: it was removed."""
+    cutoff = context.now() - context.options.grace
+    late = [document["_id"] for document in orphans if utc(document["touched_at"]) <= cutoff]
+    for ids in _slices(late):
+        await DeleteMany(context.writes, {"_id": {"$in": ids}, "thread_id": thread_id})
+
+
+async def _living(
+    context: Context, thread_id: str, records: Iterable[Record], writes: Iterable[Document]
+) -> set[bytes]:
+    """Return the ids of all chunks that checkpoints and writes lead to, at every level."""
+    values = [value for record in records for value in (record.body, *record.channels.values())]
+    values += [read_write(document, context.codec).value for document in writes]
+    placed = [Placed(thread_id, value) for value in values if value.levels > 0]
+    reached = await descend(context, placed, floor=1)
+    return {chunk_key(thread_id, name) for found in reached for name in (*found.names, *names(found.data))}
+
+
+async def _mark(context: Context, thread_id: str, chunks: Sequence[Document], living: Collection[bytes]) -> None:
+    now = context.now()
+    cutoff = now - context.options.grace
+    own = {"thread_id": thread_id, "type": CHUNK}
+    marked = {chunk["_id"]: utc(chunk["idle_since"]) for chunk in chunks if chunk.get("idle_since")}
+    unmarked = [chunk["_id"] for chunk in chunks if chunk["_id"] not in marked and chunk["_id"] not in living]
+    for ids in _slices([key for key in marked if key in living]):
+        await UpdateMany(context.checkpoints, {"_id": {"$in": ids}, **own}, {"$unset": {"idle_since": ""}})
+    for ids in _slices([key for key, since in marked.items() if key not in living and since <= cutoff]):
+        due: dict[str, Any] = {"_id": {"$in": ids}, **own, "idle_since": {"$lte": cutoff}}
+        await DeleteMany(context.checkpoints, due)
+    for ids in _slices(unmarked):
+        fresh: dict[str, Any] = {"_id": {"$in": ids}, **own, "idle_since": None}
+        await UpdateMany(context.checkpoints, fresh, {"$set": {"idle_since": now}})
+
+
+def _slices(ids: list[Any]) -> list[list[Any]]:
+    return [ids[start : start + SLICE] for start in range(0, len(ids), SLICE)]

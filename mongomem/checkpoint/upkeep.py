@@ -1,0 +1,119 @@
+"""What is done with whole threads: list, copy, prune, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from mongomem.checkpoint import removing
+from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.copying import copy_thread
+from mongomem.checkpoint.removing import Pruned
+from mongomem.checkpoint.setup import prepared
+from mongomem.checkpoint.thread_list import Thread, list_threads
+from mongomem.drivers import Drivers
+
+
+class ThreadUpkeep(BaseCheckpointSaver[str]):
+    """The methods of a saver that are about whole threads and not about one checkpoint."""
+
+    _drivers: Drivers
+
+    def _context(self) -> Context:
+        raise NotImplementedError
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Remove a thread with everything of it, at once. Repeating it finishes an interrupted one."""
+        self._drivers.run(removing.delete_thread(self._context(), thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Do what `delete_thread` does."""
+        await self._drivers.arun(removing.delete_thread(self._context(), thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints that these runs made, with their writes.
+
+        A checkpoint that stays reads as before: ancestors that its DeltaChannels are rebuilt from are
+        kept for that, and hidden. One whose parent went has ``parent_config=None``.
+        """
+        self._drivers.run(removing.delete_for_runs(self._context(), run_ids))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Do what `delete_for_runs` does."""
+        await self._drivers.arun(removing.delete_for_runs(self._context(), run_ids))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy every checkpoint of a thread, with its writes, into another; nothing of the copy hangs on the source."""
+        self._drivers.run(prepared(self._context(), copy_thread, source_thread_id, target_thread_id))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Do what `copy_thread` does."""
+        await self._drivers.arun(prepared(self._context(), copy_thread, source_thread_id, target_thread_id))
+
+    def prune(  # type: ignore[override]  # LangGraph's gives None; what went is worth telling
+        self,
+        thread_ids: Sequence[str],
+        *,
+        strategy: str = "keep_latest",
+        keep_last: int = 1,
+        older_than: timedelta | None = None,
+        dry_run: bool = False,
+    ) -> list[Pruned]:
+        """Remove old checkpoints of threads, and the chunks that nothing has referred to for the grace.
+
+        What stays reads as before, as with `delete_for_runs`. Subgraphs of a call that goes, go with it.
+
+        Args:
+            thread_ids: The threads.
+            strategy: ``"keep_latest"``, or ``"delete"`` for everything.
+            keep_last: With ``"keep_latest"``, how many to keep in each namespace.
+            older_than: With ``"keep_latest"``, remove only what is older.
+            dry_run: Change nothing; say what would go.
+
+        Raises:
+            InvalidInputError: For another strategy, a `keep_last` below 1, or a negative `older_than`.
+        """
+        return self._drivers.run(removing.prune(self._context(), thread_ids, strategy, keep_last, older_than, dry_run))
+
+    async def aprune(  # type: ignore[override]  # as `prune`
+        self,
+        thread_ids: Sequence[str],
+        *,
+        strategy: str = "keep_latest",
+        keep_last: int = 1,
+        older_than: timedelta | None = None,
+        dry_run: bool = False,
+    ) -> list[Pruned]:
+        """Do what `prune` does."""
+        return await self._drivers.arun(
+            removing.prune(self._context(), thread_ids, strategy, keep_last, older_than, dry_run)
+        )
+
+    def delete_idle_threads(self, idle_for: timedelta, *, dry_run: bool = False) -> list[Thread]:
+        """Delete the threads that no namespace updated for so long; return those, or those that would go."""
+        return self._drivers.run(removing.delete_idle_threads(self._context(), idle_for, dry_run))
+
+    async def adelete_idle_threads(self, idle_for: timedelta, *, dry_run: bool = False) -> list[Thread]:
+        """Do what `delete_idle_threads` does."""
+        return await self._drivers.arun(removing.delete_idle_threads(self._context(), idle_for, dry_run))
+
+    def list_threads(
+        self, *, filter: dict[str, Any] | None = None, limit: int = 100, before: Thread | datetime | None = None
+    ) -> list[Thread]:
+        """Return threads, the one updated last first.
+
+        Args:
+            filter: What the metadata must contain, e.g. ``{"user_id": "ada"}``.
+            limit: How many at most.
+            before: The last thread of the page before, or a time: only threads updated earlier.
+        """
+        return self._drivers.run(list_threads(self._context(), filter, limit, before))
+
+    async def alist_threads(
+        self, *, filter: dict[str, Any] | None = None, limit: int = 100, before: Thread | datetime | None = None
+    ) -> list[Thread]:
+        """Do what `list_threads` does."""
+        return await self._drivers.arun(list_threads(self._context(), filter, limit, before))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -99,13 +99,17 @@ class Matrix:
                 self._remove_rows(item)
                 self._stamps.pop(item, None)
 
-    def rank(self, query: Vector, count: int) -> list[Candidate]:
-        """List candidates, best first, among which the `count` best items are.
+    def rank(self, query: Vector, count: int, among: Container[str] | None = None) -> list[Candidate]:
+        """List candidates, best first, among which the `count` best items are: of all, or of some ids.
 
         Those that rounding could hide come too, within bounds. Equal ones stand in the order of their ids.
         """
         with self._lock:
-            return best(self._scored(query), count, self._slack(query)) if self._owners and count else []
+            scores, owners = self._scored(query), self._owners
+            if among is not None:
+                rows = [row for row, owner in enumerate(owners) if owner in among]
+                scores, owners = scores[rows], [owners[row] for row in rows]
+            return best(scores, owners, count, self._slack(query)) if owners and count else []
 
     def _append(self, changes: list[Change]) -> None:
         if not changes:
@@ -136,11 +140,12 @@ class Matrix:
                 places = self._rows[moved]
                 places[places.index(last)] = row
 
-    def _scored(self, query: Vector) -> tuple[Vector, list[str]]:
+    def _scored(self, query: Vector) -> Vector:
         codes = self._codes[: len(self._owners)]
         wanted = normalized(query) if self.metric == "cosine" else query
         scores = _products(codes, wanted) * codes["scale"]
-        return (2 * scores - codes["square"] if self.metric == "euclidean" else scores), self._owners
+        rough: Vector = 2 * scores - codes["square"] if self.metric == "euclidean" else scores
+        return rough
 
     def _slack(self, query: Vector) -> float:
         """Bound the difference that rounding makes between two scores, but for one in a thousand million.
@@ -165,13 +170,12 @@ def _products(codes: Codes, query: Vector) -> Vector:
     return products
 
 
-def best(scored: tuple[Vector, list[str]], count: int, slack: float) -> list[Candidate]:
+def best(scores: Vector, owners: Sequence[str], count: int, slack: float) -> list[Candidate]:
     """Choose the `count` best owners of rows, and whoever is within `slack` of the last of them.
 
     An owner of several rows counts with its best one, once. Where very many are equally good (a text
     that thousands of items share), those behind the first `MOST` have no use and are left out.
     """
-    scores, owners = scored
     rows = count
     while True:
         chosen = _at_least(scores, rows, slack)

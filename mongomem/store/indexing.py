@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from langgraph.store.base import get_text_at_path, tokenize_path
@@ -44,12 +44,17 @@ class Indexing:
 
     Attributes:
         fields: Paths of what is embedded where an item does not say otherwise.
+        fingerprint: Names the configuration: vectors made by another one are not comparable with its own.
     """
 
     embedder: Embedder
     dims: int
     fields: tuple[str, ...]
     metric: Metric
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fingerprint", _digest(json.dumps(self.description, sort_keys=True)))
 
     @property
     def description(self) -> dict[str, Any]:
@@ -60,11 +65,6 @@ class Indexing:
             "fields": list(self.fields),
             "metric": self.metric,
         }
-
-    @property
-    def fingerprint(self) -> str:
-        """Name the configuration: vectors made by another one are not comparable with its own."""
-        return _digest(json.dumps(self.description, sort_keys=True))
 
     def texts(self, value: Mapping[str, Any], choice: Sequence[str] | bool | None) -> list[Text]:
         """Extract the texts to embed, each once: by the item's own `choice` of paths, or by `fields`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ from mongomem.store.documents import BY_ID, SHOWN
 from mongomem.store.filters import to_query
 from mongomem.store.indexing import Indexing
 from mongomem.store.namespaces import path_of, path_range
-from mongomem.store.reading import matching, passes
+from mongomem.store.reading import is_there, matching, passes
 from mongomem.store.setup import check_configuration
 
 Scored: TypeAlias = tuple[Document, float | None]
@@ -53,46 +54,64 @@ async def _ranked(
 ) -> list[tuple[Document, float]]:
     """Rank the best ``offset + limit`` items at least, or all there are.
 
-    Of the `count` best in the matrix some may be gone, or not match; as many more have to be looked at.
+    Of the `count` best in the matrix some may be gone, or not match the filter; as many more have to be
+    looked at. Where the first look was not enough, the server says which ones may match at all.
     """
-    path = path_of(op.namespace_prefix)
-    matrix = await fresh_matrix(context, indexing, path)
+    matrix = await fresh_matrix(context, indexing, path_of(op.namespace_prefix))
     wanted = op.offset + op.limit
     count = FILTERED * wanted if op.filter else wanted
+    among: set[str] | None = None
     seen: set[str] = set()
-    scored: list[tuple[Document, float]] = []
+    scored: dict[str, tuple[Document, float]] = {}
     while True:
-        ranking = await Compute(lambda count=count: matrix.rank(query, count), matrix.size)  # type: ignore[misc]
+        ranking = await Compute(partial(matrix.rank, query, count, among), matrix.size)
         ids = [item for _, item in ranking if item not in seen]
         seen.update(ids)
-        scored += await _scored(context, indexing, op, query, ids, now)
-        if count - (len(seen) - len(scored)) >= wanted or not ids:
-            break
-        count = FILTERED * count
-    return sorted(scored, key=lambda pair: (-pair[1], pair[0]["_id"]))
+        scored |= await _scored(context, indexing, matrix, op, query, ids, now)
+        dropped = sum(item not in scored for _, item in ranking)
+        if len(ranking) < count or count - dropped >= wanted:
+            return sorted(scored.values(), key=lambda pair: (-pair[1], pair[0]["_id"]))
+        if among is None:
+            among = await _possible(context, op, now)
+        count *= FILTERED
+
+
+async def _possible(context: Context, op: SearchOp, now: datetime) -> set[str] | None:
+    """Ask the server for the ids that may match the filter; None where it cannot narrow."""
+    narrowed = to_query(op.filter or {}, field="value", exact_field="exact")
+    if not narrowed:
+        return None
+    query = {"prefixes": path_of(op.namespace_prefix), **context.expiry.condition(now), **narrowed}
+    return {document["_id"] for document in await Find(context.items, query, {"_id": 1})}
 
 
 async def _scored(
-    context: Context, indexing: Indexing, op: SearchOp, query: Vector, ids: Sequence[str], now: datetime
-) -> list[tuple[Document, float]]:
+    context: Context,
+    indexing: Indexing,
+    matrix: Matrix,
+    op: SearchOp,
+    query: Vector,
+    ids: Sequence[str],
+    now: datetime,
+) -> dict[str, tuple[Document, float]]:
+    """Read candidates as they are now, and score those that are still there, comparable, and match."""
     if not ids:
-        return []
+        return {}
     narrowed = to_query(op.filter or {}, field="value", exact_field="exact")
-    found = await Find(
-        context.items,
-        {
-            "_id": {"$in": list(ids)},
-            "path": path_range(op.namespace_prefix),
-            "index": indexing.fingerprint,
-            "vectors": {"$exists": True},
-            **context.expiry.condition(now),
-            **narrowed,
-        },
-        RANKED,
-        hint=BY_ID,
-    )
-    documents = [document for document in found if passes(op.filter, document)]
-    return list(zip(documents, _scores(documents, query, indexing), strict=True))
+    condition = {"_id": {"$in": list(ids)}, "path": path_range(op.namespace_prefix), **narrowed}
+    found = await Find(context.items, condition, RANKED, hint=BY_ID)
+    if not narrowed:
+        matrix.forget(set(ids).difference(document["_id"] for document in found))
+    documents = [
+        document
+        for document in found
+        if document.get("index") == indexing.fingerprint
+        and "vectors" in document
+        and is_there(context, document, now)
+        and passes(op.filter, document)
+    ]
+    scores = _scores(documents, query, indexing)
+    return {document["_id"]: (document, score) for document, score in zip(documents, scores, strict=True)}
 
 
 def _scores(documents: Sequence[Document], query: Vector, indexing: Indexing) -> list[float]:
@@ -123,7 +142,7 @@ async def _load(context: Context, indexing: Indexing, matrix: Matrix, path: str)
     stamps: list[Any] = []
     while True:
         page = await Find(context.items, condition, CODED, sort=[("changed_at", 1)], limit=LOAD_PAGE)
-        await Compute(lambda page=page: matrix.absorb(_changes(page, indexing)), len(page) * indexing.dims)  # type: ignore[misc]
+        await Compute(partial(matrix.absorb, _changes(page, indexing)), len(page) * indexing.dims)
         stamps += [document["changed_at"] for document in page[-1:]]
         if len(page) < LOAD_PAGE:
             break

@@ -111,7 +111,7 @@ class Parent:
 
     def weight(self) -> int:
         """Return about how many bytes it holds."""
-        inline = sum(len(value.data) for value in self.channels.values())
+        inline = sum(len(value.head) for value in self.channels.values())
         return inline + 100 * (len(self.versions) + sum(map(len, self.names.values())))
 
 

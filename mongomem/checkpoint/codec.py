@@ -7,6 +7,7 @@ seals every piece by itself. No plaintext of a value, a write or a list of names
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,30 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from mongomem.commands import Document
 from mongomem.errors import ConfigurationError
+
+PACKING = 1
+"""zlib's fastest level: a third off a message of 1 KB, in about 30 µs."""
+
+SHORTEST_PACKED = 64
+
+DICTIONARY = (
+    b"langchain_core.messages.system SystemMessage langchain_core.messages.tool ToolMessage tool_call_id artifact "
+    b"status success error function index input output input_tokens output_tokens total_tokens finish_reason stop "
+    b"model_name langchain_core.messages.ai\xa9AIMessage\x89\xa7content\xb1additional_kwargs\x80\xb1response_metadata"
+    b"\x80\xa4type\xa2ai\xa4name\xc0\xa2id\xd9$\xaatool_calls\x90\xb2invalid_tool_calls\x90\xaeusage_metadata\xc0"
+    b"\xb3model_validate_json\xc7\x05\x94\xbdlangchain_core.messages.human\xacHumanMessage\x86\xa7content\xda"
+    b"\xb1additional_kwargs\x80\xb1response_metadata\x80\xa4type\xa5human\xa4name\xc0\xa2id\xd9$"
+    b"\x82\xaacheckpoint\x86\xa1v\x04\xa2ts\xd9 2026-01-01T00:00:00.000000+00:00\xa2id\xd9$1f1\xb0channel_versions"
+    b"\x83\xa9__start__\xd9300000000000000000000000000000001.0.\xa8messages\xd9300000000000000000000000000000002.0."
+    b"\xb0__pregel_tasks\xb1branch:to:\xadversions_seen\x83\xa9__input__\x80\xa9__start__\x81\xa9__start__"
+    b"\xd9300000000000000000000000000000003.0.\x81\xb1branch:to:\xb0updated_channels\x91\xa8messages"
+    b"\xa8metadata\x83\xa6source\xa5input\xa6source\xa6update\xa6source\xa4loop\xa4step\xa7parents\x80"
+)
+"""What LangGraph's checkpoints and messages are full of, as msgpack has it, for zlib to refer to. Part of the
+format: it never changes; another one would come with another field."""
+
+CONTENT_FIELDS = ("data", "packed", "cipher")
+"""The fields that `Codec.seal` makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +71,25 @@ class Codec:
         return self.serde.loads_typed((type, data))
 
     def seal(self, data: bytes) -> Document:
-        """Return the fields that hold `data` in a document."""
+        """Return the fields that hold `data` in a document: packed where that is shorter, then encrypted."""
+        packed = _pack(data) if len(data) >= SHORTEST_PACKED else data
+        field, held = ("packed", packed) if len(packed) < len(data) else ("data", data)
         if self.cipher is None:
-            return {"data": data}
-        name, sealed = self.cipher.encrypt(data)
-        return {"data": sealed, "cipher": name}
+            return {field: held}
+        name, sealed = self.cipher.encrypt(held)
+        return {field: sealed, "cipher": name}
 
     def open(self, fields: Mapping[str, Any]) -> bytes:
-        """Return the bytes that `fields` hold, sealed or not."""
-        data: bytes = fields["data"]
-        if "cipher" not in fields:
-            return data
-        if self.cipher is None:
-            raise ConfigurationError("this data is encrypted: pass the EncryptedSerializer that wrote it as serde=")
-        return self.cipher.decrypt(fields["cipher"], data)
+        """Return the bytes that `fields` hold."""
+        field = "packed" if "packed" in fields else "data"
+        held: bytes = fields[field]
+        if "cipher" in fields:
+            if self.cipher is None:
+                raise ConfigurationError("this data is encrypted: pass the EncryptedSerializer that wrote it as serde=")
+            held = self.cipher.decrypt(fields["cipher"], held)
+        return zlib.decompressobj(zdict=DICTIONARY).decompress(held) if field == "packed" else held
+
+
+def _pack(data: bytes) -> bytes:
+    packer = zlib.compressobj(PACKING, zdict=DICTIONARY)
+    return packer.compress(data) + packer.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mongomem.checkpoint.addresses import Address, identifier
+from mongomem.checkpoint.codec import CONTENT_FIELDS
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import (
     CHECKPOINT,
@@ -60,7 +61,7 @@ def _copied(document: Document) -> Write:
     condition = {"_id": _key(document), "thread_id": document["thread_id"]}
     if document.get("type") != CHUNK:
         return Replace(condition, document | condition)
-    content = {field: document[field] for field in ("data", "cipher") if field in document}
+    content = {field: document[field] for field in CONTENT_FIELDS if field in document}
     kept = {field: document[field] for field in ("type", "epoch", "touched_at")}
     return Update(condition, {"$setOnInsert": content, "$set": kept, "$unset": {"idle_since": ""}}, upsert=True)
 

@@ -104,18 +104,19 @@ def utc(moment: datetime) -> datetime:
 
 
 def value_fields(value: Stored, codec: Codec) -> Document:
-    """Return the fields of a stored value: inline bytes, or the names of chunks."""
-    if value.levels == 0:
-        return {"type": value.type, **codec.seal(value.data)}
-    return {"type": value.type, "chunks": value.data, "levels": value.levels, "size": value.size}
+    """Return the fields of a stored value: its bytes, or its head and the names of chunks."""
+    fields = {"type": value.type, **codec.seal(value.head)}
+    if value.levels > 0:
+        fields |= {"chunks": value.top, "levels": value.levels, "size": value.size}
+    return fields
 
 
 def read_value(fields: Mapping[str, Any], codec: Codec) -> Stored:
     """Read the fields of a stored value."""
-    if "chunks" in fields:
-        return Stored(fields["type"], fields["chunks"], int(fields["levels"]), int(fields["size"]))
-    data = codec.open(fields)
-    return Stored(fields["type"], data, 0, len(data))
+    head = codec.open(fields)
+    if "chunks" not in fields:
+        return Stored(fields["type"], head, b"", 0, len(head))
+    return Stored(fields["type"], head, bytes(fields["chunks"]), int(fields["levels"]), int(fields["size"]))
 
 
 def check_version(document: Mapping[str, Any], what: object) -> None:

@@ -87,7 +87,7 @@ def encode(values: Mapping[str, Serialized], checkpoint: Checkpoint, parent: Par
     kept = {channel: parent.channels[channel] for channel in versions if holds(parent, channel, versions[channel])}
     fresh = {channel: value for channel, value in values.items() if channel not in kept}
     long = {channel: one for channel, one in kept.items() if one.levels == 0 and one.size > KEPT_BYTES}
-    cuts = {channel: cut(one.type, one.data, key) for channel, one in long.items()} | _cut_fresh(fresh, key)
+    cuts = {channel: cut(one.type, one.head, key) for channel, one in long.items()} | _cut_fresh(fresh, parent, key)
     known = frozenset().union(*parent.names.values())
     return Encoded(
         kept | {channel: made.stored for channel, made in cuts.items()},
@@ -98,10 +98,10 @@ def encode(values: Mapping[str, Serialized], checkpoint: Checkpoint, parent: Par
     )
 
 
-def _cut_fresh(values: Mapping[str, Serialized], key: bytes) -> dict[str, Cut]:
+def _cut_fresh(values: Mapping[str, Serialized], parent: Parent, key: bytes) -> dict[str, Cut]:
     sizes = [len(data) for _, data in values.values()]
     stay = fits(sizes, FRESH_BYTES, INLINE_BYTES)
     return {
-        channel: inline(*value) if keep else cut(*value, key)
+        channel: inline(*value) if keep else cut(*value, key, parent.names.get(channel, frozenset()))
         for (channel, value), keep in zip(values.items(), stay, strict=True)
     }

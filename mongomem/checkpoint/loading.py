@@ -9,10 +9,11 @@ from typing import Any
 
 from mongomem.checkpoint.addresses import Address
 from mongomem.checkpoint.chunks import Stored, names
+from mongomem.checkpoint.codec import CONTENT_FIELDS
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import chunk_key
-from mongomem.commands import Find
-from mongomem.errors import CorruptDataError
+from mongomem.commands import Document, Find
+from mongomem.errors import CorruptDataError, MongomemError
 
 
 class MissingChunkError(CorruptDataError):
@@ -50,7 +51,7 @@ async def descend(context: Context, values: Sequence[Placed], *, floor: int) -> 
     ``floor=0`` yields the bytes, ``floor=1`` joined names of the lowest chunks: enough to know
     every name without reading content.
     """
-    tops = [placed.value.data for placed in values]
+    tops = [placed.value.top for placed in values]
     reached: list[set[bytes]] = [set() for _ in values]
     for level in range(max((placed.value.levels for placed in values), default=0), floor, -1):
         below = {index: names(tops[index]) for index, placed in enumerate(values) if placed.value.levels >= level}
@@ -61,7 +62,8 @@ async def descend(context: Context, values: Sequence[Placed], *, floor: int) -> 
         for index, listed in below.items():
             reached[index].update(listed)
             tops[index] = b"".join([content[key] for key in keys[index]])
-    return [Loaded(top, frozenset(found)) for top, found in zip(tops, reached, strict=True)]
+    heads = [placed.value.head if floor == 0 else b"" for placed in values]
+    return [Loaded(head + top, frozenset(found)) for head, top, found in zip(heads, tops, reached, strict=True)]
 
 
 async def _fetch(context: Context, thread_ids: set[str], keys: list[bytes]) -> dict[bytes, bytes]:
@@ -70,13 +72,22 @@ async def _fetch(context: Context, thread_ids: set[str], keys: list[bytes]) -> d
     missing = list({key for key in keys if key not in content})
     if missing:
         query = {"_id": {"$in": missing}, "thread_id": {"$in": sorted(thread_ids)}}
-        for document in await Find(context.checkpoints, query, {"data": 1, "cipher": 1}):
-            content[document["_id"]] = data = context.codec.open(document)
+        for document in await Find(context.checkpoints, query, dict.fromkeys(CONTENT_FIELDS, 1)):
+            content[document["_id"]] = data = _opened(context, document)
             context.state.chunks.put(document["_id"], data)
     lost = [key for key in missing if key not in content]
     if lost:
         raise MissingChunkError(f"{len(lost)} chunks of {', '.join(map(repr, sorted(thread_ids)))} are missing")
     return content
+
+
+def _opened(context: Context, document: Document) -> bytes:
+    try:
+        return context.codec.open(document)
+    except MongomemError:
+        raise
+    except Exception as error:
+        raise CorruptDataError(f"chunk {document['_id'].hex()} is not readable: {error!r}") from error
 
 
 def revive(context: Context, address: Address, value: Stored, data: bytes) -> Any:

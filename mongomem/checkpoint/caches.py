@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from mongomem.checkpoint.addresses import Address
-from mongomem.checkpoint.chunks import Stored
+from mongomem.checkpoint.chunks import Known, Stored
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -59,6 +59,11 @@ class BoundedCache(Generic[K, V]):
             while self._bytes > self._capacity and self._entries:
                 self._forget(next(iter(self._entries)))
 
+    def pop(self, key: K) -> None:
+        """Forget one entry, if it is there."""
+        with self._lock:
+            self._forget(key)
+
     def drop(self, doomed: Callable[[K], bool]) -> None:
         """Forget every entry whose key is doomed."""
         with self._lock:
@@ -100,19 +105,20 @@ class Parent:
     Attributes:
         versions: The version of every channel.
         channels: The values that it holds.
-        names: Every chunk that each of its values reaches, by channel.
+        known: What is known of their chunks, by channel.
         generation: The generation of the thread that it was seen under; None if that was not known.
     """
 
     versions: dict[str, str | int | float]
     channels: dict[str, Stored]
-    names: dict[str, frozenset[bytes]]
+    known: dict[str, Known]
     generation: int | None
 
     def weight(self) -> int:
         """Return about how many bytes it holds."""
-        inline = sum(len(value.head) for value in self.channels.values())
-        return inline + 100 * (len(self.versions) + sum(map(len, self.names.values())))
+        inline = sum(len(value.ends) for value in self.channels.values())
+        regions = sum(len(region.content) for known in self.known.values() for region in known.regions)
+        return inline + regions + 100 * (len(self.versions) + sum(len(known.names) for known in self.known.values()))
 
 
 class SaverState:
@@ -120,11 +126,17 @@ class SaverState:
 
     def __init__(self, cache_bytes: int) -> None:
         self.chunks: BoundedCache[bytes, bytes] = BoundedCache(cache_bytes, len)
-        self.parents: BoundedCache[Address, Parent] = BoundedCache(cache_bytes // 4, Parent.weight)
+        self.parents: BoundedCache[Address, Parent] = BoundedCache(cache_bytes, Parent.weight)
         self.threads: BoundedCache[str, ThreadState] = BoundedCache(
             cache_bytes // 16, lambda state: len(state.name_key)
         )
         self.is_set_up = False
+
+    def remember_parent(self, address: Address, parent: Parent) -> None:
+        """Keep what a read found of a checkpoint, unless a put has left more."""
+        kept = self.parents.get(address)
+        if kept is None or kept.generation != parent.generation:
+            self.parents.put(address, parent)
 
     def forget_thread(self, thread_id: str) -> None:
         """Drop what is known of a thread, so that the next put reads it anew."""

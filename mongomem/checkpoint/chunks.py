@@ -7,15 +7,15 @@ appending to a list, trimming its head or editing its middle makes one or two ne
 Two sizes of cut serve two ends. Where a value changes, chunks of about 1 KB keep the change small; where
 it has come to rest, one chunk of about 16 KB stands for a dozen of them, so that a long value is few
 documents to read. A region goes from small to large once the parent reaches every small chunk of
-it; a value with nothing to share goes large at once. The first bytes stay in the document, for there
-serializers write lengths, which change at every step.
+it; a value with nothing to share goes large at once.
 
+The ends of a value stay in the document: its first bytes, where serializers write lengths that change
+at every step, and what lies behind its last cut, which the next append would make a new chunk of.
 The names of the chunks, joined, are bytes themselves; while they are long they are cut and stored the
-same way, one level up. What stays in the document is the head, the top names, and the number of levels.
+same way, one level up, and their unfinished end stays in the document too:
 
-    levels 0     the bytes themselves
-    levels 1     head, and names of chunks of the rest
-    levels 2     head, and names of chunks of names of chunks of the rest, ...
+    bytes    = head + chunks named by names[-1] + tail
+    names[-1] = chunks named by names[-2], + what names holds in that place, and so on up to names[0]
 
 The format depends on no cutter: any cut that joins to the same bytes reads the same. Pure: no
 document, no serializer, no server.
@@ -23,7 +23,7 @@ document, no serializer, no server.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -38,10 +38,10 @@ SMALL, LARGE = 1024, 16 * 1024
 """Average sizes of chunks of values. Measured on 400 turns of two 1 KB messages (docs/design.md)."""
 
 NAMES = 256
-"""Average size of a chunk of names: the last one is written anew at every step."""
+"""Average size of a chunk of names."""
 
-TOP_BYTES = 16 * NAME_BYTES
-"""The longest list of names that stays in a document."""
+LONGEST_NAMES = 32 * NAME_BYTES
+"""Names beyond this are cut and stored one level up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,49 +50,78 @@ class Stored:
 
     Attributes:
         type: The serializer's name for the encoding, e.g. ``"msgpack"``.
-        head: The bytes, or the first of them where there are levels.
-        top: The joined names of the chunks one level below; empty without levels.
-        levels: How many levels of names lie above the bytes.
+        ends: The bytes; of a value in chunks its head and its tail, joined.
+        names: Joined names of chunks, the highest level first; empty where `ends` is all.
         size: Length of the serialized bytes.
     """
 
     type: str
-    head: bytes
-    top: bytes
-    levels: int
+    ends: bytes
+    names: tuple[bytes, ...]
     size: int
+
+    def whole(self, middle: bytes) -> bytes:
+        """Put the bytes together: the ends, and between them what the lowest names name."""
+        return self.ends[:HEAD_BYTES] + middle + self.ends[HEAD_BYTES:] if self.names else self.ends
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A stretch of a value between two large cuts, and the chunks that it is stored as."""
+
+    content: bytes
+    names: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the same channel in the parent document.
+
+    Attributes:
+        names: Every chunk that its value reaches.
+        regions: Its regions, in order, where the process still has them: a value that begins with them
+            is not cut and hashed there again.
+    """
+
+    names: frozenset[bytes] = frozenset()
+    regions: tuple[Region, ...] = ()
+
+
+NOTHING = Known()
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A stored value with all of its chunks, by name."""
+    """A stored value with all of its chunks that are not known, by name, and what the next cut will want to know."""
 
     stored: Stored
     chunks: dict[bytes, bytes]
+    known: Known
 
 
 def inline(type: str, data: bytes) -> Cut:
     """Keep a value in the document."""
-    return Cut(Stored(type, data, b"", 0, len(data)), {})
+    return Cut(Stored(type, data, (), len(data)), {}, NOTHING)
 
 
-def cut(type: str, data: bytes, key: bytes, known: frozenset[bytes] = frozenset()) -> Cut:
-    """Cut a value into chunks named under `key`, with as many levels of names as it needs.
-
-    Args:
-        type: The serializer's name for the encoding.
-        data: The serialized bytes.
-        key: Secret for the names, or empty.
-        known: The chunks that the parent's value reaches.
-    """
-    pieces = list(_pieces(memoryview(data)[HEAD_BYTES:], key, known))
-    chunks, levels, top = dict(pieces), 1, _joined(pieces)
-    while len(top) > TOP_BYTES:
-        pieces = [(name_of(piece, key), piece) for piece in _cut(top, NAMES)]
+def cut(type: str, data: bytes, key: bytes, known: Known = NOTHING) -> Cut:
+    """Cut a value into chunks named under `key`, with as many levels of names as it needs."""
+    regions, growing, chunks = _regions(data, key, known)
+    *complete, tail = _cut(growing, SMALL)
+    small = _named(complete, key)
+    chunks |= dict(small)
+    listed = b"".join([name for region in regions for name in region.names] + [name for name, _ in small])
+    reached, names = set(split(listed)), list[bytes]()
+    while len(listed) > LONGEST_NAMES:
+        *complete, unfinished = _cut(listed, NAMES)
+        pieces = _named(complete, key)
+        listed = b"".join([name for name, _ in pieces])
+        names.append(unfinished)
         chunks.update(pieces)
-        top = _joined(pieces)
-        levels += 1
-    return Cut(Stored(type, data[:HEAD_BYTES], top, levels, len(data)), chunks)
+        reached.update(split(listed))
+    stored = Stored(type, data[:HEAD_BYTES] + tail, (listed, *reversed(names)), len(data))
+    new = {name: piece for name, piece in chunks.items() if name not in known.names}
+    return Cut(stored, new, Known(frozenset(reached), regions))
 
 
 def name_of(piece: bytes, key: bytes) -> bytes:
@@ -100,33 +129,55 @@ def name_of(piece: bytes, key: bytes) -> bytes:
     return blake2b(piece, digest_size=NAME_BYTES, key=key).digest()
 
 
-def names(top: bytes) -> list[bytes]:
+def split(names: bytes) -> list[bytes]:
     """Split joined names."""
-    return [top[start : start + NAME_BYTES] for start in range(0, len(top), NAME_BYTES)]
+    return [names[start : start + NAME_BYTES] for start in range(0, len(names), NAME_BYTES)]
 
 
-def _joined(pieces: Sequence[tuple[bytes, bytes]]) -> bytes:
-    return b"".join([name for name, _ in pieces])
+def _regions(data: bytes, key: bytes, known: Known) -> tuple[tuple[Region, ...], bytes, dict[bytes, bytes]]:
+    """Return the finished regions of a value, the rest behind them, and the chunks that have to be looked at."""
+    chunks: dict[bytes, bytes] = {}
+    regions: list[Region] = []
+    start = HEAD_BYTES
+    for region in known.regions:
+        if not data.startswith(region.content, start):
+            break
+        regions.append(_at_rest(region, key, chunks))
+        start += len(region.content)
+    # A cut depends on nothing before the one before it, so cutting goes on where the known regions end.
+    *finished, growing = _cut(data[start:], LARGE)
+    regions += [_region(content, key, known, chunks) for content in finished]
+    return tuple(regions), growing, chunks
 
 
-def _pieces(data: memoryview, key: bytes, known: frozenset[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the named chunks of a value: large ones for regions at rest, small ones where it changes."""
-    regions = list(_cut(data, LARGE))
-    for position, region in enumerate(regions):
-        whole = (name_of(region, key), region)
-        is_open = position == len(regions) - 1  # ends with the value and not by its content: it will grow
-        if not is_open and (not known or whole[0] in known):
-            yield whole
-            continue
-        small = [(name_of(piece, key), piece) for piece in _cut(region, SMALL)]
-        at_rest = not is_open and all(name in known for name, _ in small)
-        yield from [whole] if at_rest else small
+def _at_rest(region: Region, key: bytes, chunks: dict[bytes, bytes]) -> Region:
+    """Store a region that did not change as one large chunk."""
+    if len(region.names) == 1:
+        return region
+    name = name_of(region.content, key)
+    chunks[name] = region.content
+    return Region(region.content, (name,))
 
 
-def _cut(data: bytes | memoryview, average: int) -> Iterator[bytes]:
+def _region(content: bytes, key: bytes, known: Known, chunks: dict[bytes, bytes]) -> Region:
+    """Store a region large where all of it is new or all of it is known, else small where it changed."""
+    name = name_of(content, key)
+    small = dict(_named(_cut(content, SMALL), key)) if known.names and name not in known.names else {}
+    if small.keys() <= known.names:
+        small = {name: content}
+    chunks |= small
+    return Region(content, tuple(small))
+
+
+def _named(pieces: Sequence[bytes], key: bytes) -> list[tuple[bytes, bytes]]:
+    return [(name_of(piece, key), piece) for piece in pieces]
+
+
+def _cut(data: bytes, average: int) -> list[bytes]:
+    """Cut data; the last piece ends with it and not by its content, so it will grow. Empty data is one empty piece."""
     # A cutter is made per call: pyfastcdc's are not safe to share between threads.
-    for chunk in FastCDC(average, min_size=average // 4, max_size=average * 4).cut_buf(data):
-        yield bytes(chunk.data)
+    cutter = FastCDC(average, min_size=average // 4, max_size=average * 4)
+    return [bytes(chunk.data) for chunk in cutter.cut_buf(data)] or [b""]
 
 
 def fits(sizes: Sequence[int], each: int, together: int) -> list[bool]:

@@ -104,19 +104,19 @@ def utc(moment: datetime) -> datetime:
 
 
 def value_fields(value: Stored, codec: Codec) -> Document:
-    """Return the fields of a stored value: its bytes, or its head and the names of chunks."""
-    fields = {"type": value.type, **codec.seal(value.head)}
-    if value.levels > 0:
-        fields |= {"chunks": value.top, "levels": value.levels, "size": value.size}
+    """Return the fields of a stored value: its bytes, or its ends and the names of chunks."""
+    fields = {"type": value.type, **codec.seal(value.ends)}
+    if value.names:
+        fields |= {"chunks": list(value.names), "size": value.size}
     return fields
 
 
 def read_value(fields: Mapping[str, Any], codec: Codec) -> Stored:
     """Read the fields of a stored value."""
-    head = codec.open(fields)
+    ends = codec.open(fields)
     if "chunks" not in fields:
-        return Stored(fields["type"], head, b"", 0, len(head))
-    return Stored(fields["type"], head, bytes(fields["chunks"]), int(fields["levels"]), int(fields["size"]))
+        return Stored(fields["type"], ends, (), len(ends))
+    return Stored(fields["type"], ends, tuple(bytes(names) for names in fields["chunks"]), int(fields["size"]))
 
 
 def check_version(document: Mapping[str, Any], what: object) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from langgraph.checkpoint.base import Checkpoint
 
 from mongomem.checkpoint.caches import Parent
-from mongomem.checkpoint.chunks import Cut, Stored, cut, fits, inline
+from mongomem.checkpoint.chunks import NOTHING, Cut, Known, Stored, cut, fits, inline
 from mongomem.checkpoint.codec import Codec
 
 INLINE_BYTES = 4096
@@ -47,13 +47,13 @@ class Encoded:
 
     Attributes:
         values: The channels' values, and under `BODY` the checkpoint without them, with its metadata.
-        names: The chunks that each of the values reaches.
+        known: The chunks that each of the values reaches.
         chunks: Content by name: the chunks that the parent does not reach, to be written.
         is_old: Whether the format is one that leaves pending sends with the parent's writes.
     """
 
     values: dict[str, Stored]
-    names: dict[str, frozenset[bytes]]
+    known: dict[str, Known]
     chunks: dict[bytes, bytes]
     is_old: bool
 
@@ -86,14 +86,13 @@ def encode(values: Mapping[str, Serialized], checkpoint: Checkpoint, parent: Par
     versions = checkpoint["channel_versions"]
     kept = {channel: parent.channels[channel] for channel in versions if holds(parent, channel, versions[channel])}
     fresh = {channel: value for channel, value in values.items() if channel not in kept}
-    long = {channel: one for channel, one in kept.items() if one.levels == 0 and one.size > KEPT_BYTES}
-    cuts = {channel: cut(one.type, one.head, key) for channel, one in long.items()} | _cut_fresh(fresh, parent, key)
-    known = frozenset().union(*parent.names.values())
+    long = {channel: one for channel, one in kept.items() if not one.names and one.size > KEPT_BYTES}
+    cuts = {channel: cut(one.type, one.ends, key) for channel, one in long.items()} | _cut_fresh(fresh, parent, key)
     return Encoded(
         kept | {channel: made.stored for channel, made in cuts.items()},
-        {channel: parent.names[channel] for channel in kept if channel in parent.names}
-        | {channel: frozenset(made.chunks) for channel, made in cuts.items() if made.chunks},
-        {name: piece for made in cuts.values() for name, piece in made.chunks.items() if name not in known},
+        {channel: parent.known[channel] for channel in kept if channel in parent.known}
+        | {channel: made.known for channel, made in cuts.items() if made.known.names},
+        {name: piece for made in cuts.values() for name, piece in made.chunks.items()},
         checkpoint["v"] < SENDS_IN_CHECKPOINT,
     )
 
@@ -102,6 +101,6 @@ def _cut_fresh(values: Mapping[str, Serialized], parent: Parent, key: bytes) -> 
     sizes = [len(data) for _, data in values.values()]
     stay = fits(sizes, FRESH_BYTES, INLINE_BYTES)
     return {
-        channel: inline(*value) if keep else cut(*value, key, parent.names.get(channel, frozenset()))
+        channel: inline(*value) if keep else cut(*value, key, parent.known.get(channel, NOTHING))
         for (channel, value), keep in zip(values.items(), stay, strict=True)
     }

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from mongomem.checkpoint.addresses import Address
-from mongomem.checkpoint.chunks import Stored, names
+from mongomem.checkpoint.chunks import Stored, split
 from mongomem.checkpoint.codec import CONTENT_FIELDS
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import chunk_key
@@ -36,38 +36,54 @@ class Loaded:
     names: frozenset[bytes]
 
 
+@dataclass(slots=True)
+class Descent:
+    """A value on its way from the highest names down: the names reached last, and all there were."""
+
+    placed: Placed
+    lowest: bytes
+    reached: set[bytes]
+
+    @classmethod
+    def of(cls, placed: Placed) -> Descent:
+        top = placed.value.names[0] if placed.value.names else b""
+        return cls(placed, top, set(split(top)))
+
+    def keys(self) -> list[bytes]:
+        return [chunk_key(self.placed.thread_id, name) for name in split(self.lowest)]
+
+
 async def load(context: Context, values: Sequence[Placed]) -> list[Loaded]:
     """Load values: one command a level for all of them, none for what the chunk cache holds.
 
     Raises:
         MissingChunkError: A chunk is gone.
     """
-    return await descend(context, values, floor=0)
+    descents = await descend(context, values)
+    keys = [descent.keys() for descent in descents]
+    content = await _fetch(context, values, list(chain.from_iterable(keys)))
+    return [
+        Loaded(descent.placed.value.whole(b"".join([content[key] for key in own])), frozenset(descent.reached))
+        for descent, own in zip(descents, keys, strict=True)
+    ]
 
 
-async def descend(context: Context, values: Sequence[Placed], *, floor: int) -> list[Loaded]:
-    """Replace names by what they name until each value is at most at level `floor`.
-
-    ``floor=0`` yields the bytes, ``floor=1`` joined names of the lowest chunks: enough to know
-    every name without reading content.
-    """
-    tops = [placed.value.top for placed in values]
-    reached: list[set[bytes]] = [set() for _ in values]
-    for level in range(max((placed.value.levels for placed in values), default=0), floor, -1):
-        below = {index: names(tops[index]) for index, placed in enumerate(values) if placed.value.levels >= level}
-        keys = {index: [chunk_key(values[index].thread_id, name) for name in listed] for index, listed in below.items()}
-        content = await _fetch(
-            context, {values[index].thread_id for index in below}, list(chain.from_iterable(keys.values()))
-        )
-        for index, listed in below.items():
-            reached[index].update(listed)
-            tops[index] = b"".join([content[key] for key in keys[index]])
-    heads = [placed.value.head if floor == 0 else b"" for placed in values]
-    return [Loaded(head + top, frozenset(found)) for head, top, found in zip(heads, tops, reached, strict=True)]
+async def descend(context: Context, values: Sequence[Placed]) -> list[Descent]:
+    """Follow names of names down to the lowest ones: enough to know every chunk without reading content."""
+    descents = [Descent.of(placed) for placed in values]
+    for level in range(1, max((len(placed.value.names) for placed in values), default=0)):
+        down = [descent for descent in descents if len(descent.placed.value.names) > level]
+        keys = [descent.keys() for descent in down]
+        content = await _fetch(context, [descent.placed for descent in down], list(chain.from_iterable(keys)))
+        for descent, own in zip(down, keys, strict=True):
+            descent.lowest = b"".join([content[key] for key in own]) + descent.placed.value.names[level]
+            descent.reached.update(split(descent.lowest))
+    return descents
 
 
-async def _fetch(context: Context, thread_ids: set[str], keys: list[bytes]) -> dict[bytes, bytes]:
+async def _fetch(context: Context, values: Sequence[Placed], keys: list[bytes]) -> dict[bytes, bytes]:
     """Return chunks by `_id`: from the cache, and in one command what it has not."""
+    thread_ids = {placed.thread_id for placed in values if placed.value.names}
     content = context.state.chunks.get_all(keys)
     missing = list({key for key in keys if key not in content})
     if missing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mongomem.checkpoint.addresses import Address
 from mongomem.checkpoint.caches import Parent
-from mongomem.checkpoint.chunks import names
+from mongomem.checkpoint.chunks import Known
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.encoding import BODY
 from mongomem.checkpoint.loading import Placed, descend, load, revive
@@ -17,11 +17,11 @@ async def read_parent(context: Context, address: Address, document: Document, ge
     record = read_record(document, context.codec)
     values = {BODY: record.body, **record.channels}
     placed = [Placed(address.thread_id, value) for value in values.values()]
-    manifests = await descend(context, placed, floor=1)
+    descents = await descend(context, placed)
     reached = {
-        channel: found.names | frozenset(names(found.data))
-        for (channel, value), found in zip(values.items(), manifests, strict=True)
-        if value.levels > 0
+        channel: Known(frozenset(descent.reached))
+        for channel, descent in zip(values, descents, strict=True)
+        if descent.reached
     }
     (body,) = await load(context, placed[:1])
     versions = revive(context, address, record.body, body.data)["checkpoint"]["channel_versions"]

@@ -63,7 +63,7 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
     found = await _find(context, Query(_place(address)), None, 1)
     restored = await _restore(context, [read_record(document, context.codec) for document in found])
     for one in restored:
-        context.state.parents.put(one.record.address, one.as_parent(thread.generation if thread else None))
+        context.state.remember_parent(one.record.address, one.as_parent(thread.generation if thread else None))
     return restored[0].tuple if restored else None
 
 

@@ -13,6 +13,7 @@ from langgraph.checkpoint.serde.types import TASKS
 
 from mongomem.checkpoint.addresses import Address
 from mongomem.checkpoint.caches import Parent
+from mongomem.checkpoint.chunks import Known
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.encoding import BODY
 from mongomem.checkpoint.loading import Loaded, Placed, load, revive
@@ -29,12 +30,12 @@ class Restored:
 
     tuple: CheckpointTuple
     record: Record
-    names: dict[str, frozenset[bytes]]
+    known: dict[str, Known]
 
     def as_parent(self, generation: int | None) -> Parent:
         """Return what a put must know of this checkpoint, seen under `generation`."""
         versions = dict(self.tuple.checkpoint["channel_versions"])
-        return Parent(versions, self.record.channels, self.names, generation)
+        return Parent(versions, self.record.channels, self.known, generation)
 
 
 async def restore(context: Context, records: Sequence[Record], writes: Writes) -> list[Restored]:
@@ -99,7 +100,7 @@ def _decode(
             (write.task_id, write.channel, value) for write, value in revived if write.address == record.address
         ],
     )
-    return Restored(found, record, {channel: one.names for channel, one in loaded.items() if one.names})
+    return Restored(found, record, {channel: Known(one.names) for channel, one in loaded.items() if one.names})
 
 
 def _parent_config(record: Record) -> RunnableConfig | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from mongomem.checkpoint.chunks import names
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import CHECKPOINT, CHUNK, chunk_key, utc
 from mongomem.checkpoint.loading import Placed, descend
@@ -51,9 +50,8 @@ async def _living(
     """Return the ids of all chunks that checkpoints and writes lead to, at every level."""
     values = [value for record in records for value in (record.body, *record.channels.values())]
     values += [read_write(document, context.codec).value for document in writes]
-    placed = [Placed(thread_id, value) for value in values if value.levels > 0]
-    reached = await descend(context, placed, floor=1)
-    return {chunk_key(thread_id, name) for found in reached for name in (*found.names, *names(found.data))}
+    descents = await descend(context, [Placed(thread_id, value) for value in values if value.names])
+    return {chunk_key(thread_id, name) for descent in descents for name in descent.reached}
 
 
 async def _mark(context: Context, thread_id: str, chunks: Sequence[Document], living: Collection[bytes]) -> None:

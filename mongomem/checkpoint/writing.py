@@ -84,6 +84,7 @@ async def put(
         encoded = await _encode(checkpoint, values, ground)
         if await _store(context, child, address.checkpoint_id, truth, encoded, ground):
             _remember(context, child, checkpoint, encoded, ground.thread)
+            context.state.parents.pop(address)
             await stamp(context, address.thread_id)
             return child.config()
         context.state.forget_thread(address.thread_id)
@@ -209,6 +210,6 @@ def _remember(context: Context, child: Address, checkpoint: Checkpoint, encoded:
     for name, piece in encoded.chunks.items():
         context.state.chunks.put(chunk_key(child.thread_id, name), piece)
     channels = {channel: value for channel, value in encoded.values.items() if channel != BODY}
-    parent = Parent(dict(checkpoint["channel_versions"]), channels, encoded.names, thread.generation)
+    parent = Parent(dict(checkpoint["channel_versions"]), channels, encoded.known, thread.generation)
     context.state.parents.put(child, parent)
     context.state.threads.put(child.thread_id, thread)

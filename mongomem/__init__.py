@@ -1,1 +1,50 @@
-"""Both memories of a LangGraph application in MongoDB."""
+"""Both memories of a LangGraph application in MongoDB.
+
+    with MongoMemory.from_conn_string(uri, index={"embed": "local", "dims": 256}) as memory:
+        graph = builder.compile(checkpointer=memory.saver, store=memory.store)
+
+`MongoSaver` keeps the state of threads, `MongoStore` what outlives them, `MongoMemory` holds both.
+"""
+
+from mongomem.checkpoint.removing import Pruned
+from mongomem.checkpoint.saver import MongoSaver
+from mongomem.checkpoint.thread_list import Thread
+from mongomem.drivers import Concerns
+from mongomem.errors import (
+    ConfigurationError,
+    CorruptDataError,
+    DimensionMismatchError,
+    IndexMismatchError,
+    InvalidInputError,
+    LocalServerError,
+    MongomemError,
+    SchemaVersionError,
+    UnstorableValueError,
+    UsageError,
+)
+from mongomem.local import LocalServer, local_uri
+from mongomem.memory import MongoMemory
+from mongomem.store.store import MongoStore
+from mongomem.users import Erased
+
+__all__ = [
+    "Concerns",
+    "ConfigurationError",
+    "CorruptDataError",
+    "DimensionMismatchError",
+    "Erased",
+    "IndexMismatchError",
+    "InvalidInputError",
+    "LocalServer",
+    "LocalServerError",
+    "MongoMemory",
+    "MongoSaver",
+    "MongoStore",
+    "MongomemError",
+    "Pruned",
+    "SchemaVersionError",
+    "Thread",
+    "UnstorableValueError",
+    "UsageError",
+    "local_uri",
+]

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.store.base import IndexConfig, Item, SearchItem, TTLConfig
-from pymongo import AsyncMongoClient, MongoClient
+from langgraph.store.base import IndexConfig, SearchItem, TTLConfig
 
-from mongomem.checkpoint.addresses import Address, identifier
+from mongomem.checkpoint.addresses import identifier
 from mongomem.checkpoint.saver import MongoSaver
-from mongomem.checkpoint.thread_list import Thread
+from mongomem.commands import Plan
+from mongomem.drivers import Concerns, drivers_for
 from mongomem.opening import Opening
 from mongomem.store.store import MongoStore
+from mongomem.users import Erased, erase_user, threads_of
 
 PAGE = 100
-"""How many threads or items are read at a time while everything of a user is gathered."""
-
-
-@dataclass(frozen=True, slots=True)
-class UserData:
-    """Everything that both memories know of a user.
-
-    Attributes:
-        threads: Each thread with its newest checkpoint, which holds its whole state.
-        memories: The items below the user's namespace.
-    """
-
-    threads: list[tuple[Thread, CheckpointTuple | None]]
-    memories: list[Item]
+"""How many items are read at a time while everything of a user is gathered."""
 
 
 class MongoMemory:
@@ -71,6 +58,7 @@ class MongoMemory:
         store_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._client = client
+        self._drivers = drivers_for(client, db_name, Concerns())
         self._user_key = user_key
         self._user_namespace = user_namespace
         shared: dict[str, Any] = {"collection_prefix": collection_prefix, "auto_setup": auto_setup}
@@ -92,7 +80,7 @@ class MongoMemory:
 
     @classmethod
     def connect(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> MongoMemory:
-        """Return a memory that owns a ``MongoClient``, for notebooks, where no ``with`` spans cells. End with `close`."""
+        """Return a memory that owns a ``MongoClient``, where no ``with`` spans notebook cells. End with `close`."""
         return Opening.of(cls, uri, {"db_name": db_name, **options}).__enter__()
 
     @classmethod
@@ -117,3 +105,38 @@ class MongoMemory:
         """Do what `setup` does."""
         await self.saver.asetup()
         await self.store.asetup()
+
+    def erase_user(self, user_id: str) -> Erased:
+        """Delete every thread and every memory of a user, bypassing every grace. Can be repeated.
+
+        Threads are those whose metadata names the user: run graphs with ``{"configurable": {"user_id": ...}}``.
+        """
+        return self._drivers.run(self._erasing(user_id))
+
+    async def aerase_user(self, user_id: str) -> Erased:
+        """Do what `erase_user` does."""
+        return await self._drivers.arun(self._erasing(user_id))
+
+    def _erasing(self, user_id: str) -> Plan[Erased]:
+        namespace = self._user_namespace(identifier("user_id", user_id))
+        return erase_user(self.saver._context(), self.store._context, self._user_key, user_id, namespace)
+
+    def export_user(self, user_id: str) -> Iterator[CheckpointTuple | SearchItem]:
+        """Stream everything of a user: the checkpoints of every thread, newest first, then the memories."""
+        for thread in self._drivers.run(threads_of(self.saver._context(), self._user_key, user_id)):
+            yield from self.saver.list({"configurable": {"thread_id": thread.thread_id}})
+        offset = 0
+        while page := self.store.search(self._user_namespace(user_id), limit=PAGE, offset=offset, refresh_ttl=False):
+            yield from page
+            offset += len(page)
+
+    async def aexport_user(self, user_id: str) -> AsyncIterator[CheckpointTuple | SearchItem]:
+        """Do what `export_user` does."""
+        for thread in await self._drivers.arun(threads_of(self.saver._context(), self._user_key, user_id)):
+            async for one in self.saver.alist({"configurable": {"thread_id": thread.thread_id}}):
+                yield one
+        offset, namespace = 0, self._user_namespace(user_id)
+        while page := await self.store.asearch(namespace, limit=PAGE, offset=offset, refresh_ttl=False):
+            for item in page:
+                yield item
+            offset += len(page)

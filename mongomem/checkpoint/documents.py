@@ -98,6 +98,11 @@ def new_stamp() -> int:
     return secrets.randbits(62)
 
 
+def whole_milliseconds(moment: datetime) -> datetime:
+    """Return a time as BSON keeps it."""
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
 def utc(moment: datetime) -> datetime:
     """Return what the driver read as an aware UTC time, however the client is configured."""
     return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)

@@ -10,14 +10,23 @@ from langchain_core.runnables import RunnableConfig
 
 from mongomem.checkpoint.addresses import Address, identifier
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import CHECKPOINT, CHUNK, THREAD, checkpoint_key, new_stamp, thread_key, utc
+from mongomem.checkpoint.documents import (
+    CHECKPOINT,
+    CHUNK,
+    THREAD,
+    checkpoint_key,
+    new_stamp,
+    thread_key,
+    utc,
+    whole_milliseconds,
+)
 from mongomem.checkpoint.lineage import Node, Removal, beyond_the_last, callers_of, removal
 from mongomem.checkpoint.loading import Placed, load, revive
 from mongomem.checkpoint.records import read_record
 from mongomem.checkpoint.sweeping import sweep
 from mongomem.checkpoint.thread_list import Thread, list_threads
 from mongomem.checkpoint.threads import ATTEMPTS
-from mongomem.commands import BulkWrite, Delete, DeleteMany, Document, Find, Update, UpdateMany, Write
+from mongomem.commands import BulkWrite, DeleteMany, Document, Find, Update, UpdateMany
 from mongomem.errors import ConfigurationError, CorruptDataError, InvalidInputError
 
 IDLE_PAGE = 200
@@ -46,17 +55,19 @@ async def delete_thread(context: Context, thread_id: str, only_if: Document | No
     the new epoch and stay. `only_if` is a condition on the thread document, tested by that command.
     """
     thread_id = identifier("thread_id", thread_id)
-    epoch, now = new_stamp(), context.now()
+    epoch, now = new_stamp(), whole_milliseconds(context.now())
     tombstone = {"deleted_at": now, "touched_at": now, "epoch": epoch, "generation": new_stamp()}
     context.state.forget_thread(thread_id)
-    buried = {"$set": tombstone, "$unset": {"metadata": "", "updated_at": ""}}
-    reply = await UpdateMany(context.checkpoints, _thread(thread_id) | (only_if or {}), buried)
+    reply = await UpdateMany(context.checkpoints, _thread(thread_id) | (only_if or {}), {"$set": tombstone})
     if only_if is not None and reply.matched_count == 0:
         return False
     ended = {"thread_id": thread_id, "epoch": {"$ne": epoch}}
     await DeleteMany(context.checkpoints, {"type": CHECKPOINT, **ended})
     await DeleteMany(context.writes, {"thread_id": thread_id})
     await DeleteMany(context.checkpoints, {"type": CHUNK, **ended})
+    # What a repetition finds the thread by goes last, unless a new life has begun.
+    buried = _thread(thread_id) | {"epoch": epoch, "deleted_at": now}
+    await UpdateMany(context.checkpoints, buried, {"$unset": {"metadata": "", "updated_at": ""}})
     context.state.forget_thread(thread_id)
     return True
 
@@ -130,7 +141,7 @@ async def delete_idle_threads(context: Context, idle_for: object, dry_run: bool)
     idle: list[Thread] = []
     before: Thread | datetime = cutoff
     while True:
-        page = await list_threads(context, None, IDLE_PAGE, before)
+        page = await list_threads(context, None, IDLE_PAGE, before, ended=True)
         still = {"updated_at": {"$lt": cutoff}}
         idle += [thread for thread in page if dry_run or await delete_thread(context, thread.thread_id, still)]
         if len(page) < IDLE_PAGE:
@@ -175,19 +186,22 @@ async def _apply(context: Context, thread_id: str, what: Removal) -> None:
 
 
 async def _detach(context: Context, thread_id: str, what: Removal) -> None:
-    """Hide, cut the kept ones loose and delete, under a generation that no put relies on."""
+    """Hide what goes and cut what stays loose; then delete the writes, and last what a repetition would look for."""
     changes: list[tuple[list[Address], Document]] = [
-        (what.hidden, {"$set": {"hidden": True}}),
+        (what.hidden + what.removed, {"$set": {"hidden": True}}),
         (what.with_hidden_parent, {"$set": {"parent_is_hidden": True}}),
         (what.orphaned, {"$set": {"parent_checkpoint_id": None}, "$unset": {"parent_is_hidden": ""}}),
     ]
-    writes: list[Write] = [Update(_key(address), change) for addresses, change in changes for address in addresses]
-    writes += [Delete(_key(address)) for address in what.removed]
-    await BulkWrite(context.checkpoints, writes)
+    await BulkWrite(
+        context.checkpoints, [Update(_key(address), change) for addresses, change in changes for address in addresses]
+    )
     for namespace in sorted({address.checkpoint_ns for address in what.removed}):
         ids = [address.checkpoint_id for address in what.removed if address.checkpoint_ns == namespace]
         of_removed = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": {"$in": ids}}
         await DeleteMany(context.writes, of_removed)
+    if what.removed:
+        keys = [checkpoint_key(address) for address in what.removed]
+        await DeleteMany(context.checkpoints, {"_id": {"$in": keys}, "thread_id": thread_id})
 
 
 def _key(address: Address) -> Document:

@@ -37,17 +37,21 @@ class Thread:
 
 
 async def list_threads(
-    context: Context, filter: Mapping[str, Any] | None, limit: object, before: object
+    context: Context, filter: object, limit: object, before: object, *, ended: bool = False
 ) -> list[Thread]:
-    """Return threads, the one updated last first; `before` continues behind a thread or starts at a time."""
+    """Return threads, the one updated last first; `before` continues behind a thread or starts at a time.
+
+    With `ended` also those that a deletion took from the list and has not finished with.
+    """
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
         raise InvalidInputError(f"limit must be a whole number from 0 on, not {limit!r:.80}")
     wanted = checked_filter(filter)
     _check_clear(context, wanted)
+    query = _query(context, wanted) | ({} if ended else {"deleted_at": None})
     found: list[Thread] = []
     while len(found) < limit:
         size = limit - len(found) if not wanted else NUMBER_IN_A_PAGE
-        documents = await Find(context.checkpoints, _query(context, wanted, before), sort=ORDER, limit=size)
+        documents = await Find(context.checkpoints, query | _behind(before), sort=ORDER, limit=size)
         threads = [_read(document) for document in documents]
         found += [thread for thread in threads if contains(thread.metadata, wanted)]
         if len(threads) < size:
@@ -66,20 +70,25 @@ def _check_clear(context: Context, wanted: Mapping[str, Any]) -> None:
         )
 
 
-def _query(context: Context, wanted: Mapping[str, Any], before: object) -> Document:
-    """Return the query for threads with a checkpoint that still live."""
-    query: Document = {"type": THREAD, "updated_at": {"$gt": datetime(1970, 1, 1, tzinfo=timezone.utc)}}
-    query |= equalities(wanted)
+def _query(context: Context, wanted: Mapping[str, Any]) -> Document:
+    """Return the query for threads that still live."""
+    query: Document = {"type": THREAD} | equalities(wanted)
     if context.options.ttl is not None:
         query["touched_at"] = {"$gt": context.now() - context.options.ttl}
-    if isinstance(before, Thread):
-        query["updated_at"]["$lte"] = before.updated_at
-        query["$or"] = [{"updated_at": {"$lt": before.updated_at}}, {"thread_id": {"$gt": before.thread_id}}]
-    elif isinstance(before, datetime):
-        query["updated_at"]["$lt"] = before
-    elif before is not None:
-        raise InvalidInputError(f"before must be a Thread or a datetime, not {type(before).__name__}")
     return query
+
+
+def _behind(before: object) -> Document:
+    """Return the condition for what comes behind a thread or before a time; a thread without checkpoints never does."""
+    began = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    if before is None:
+        return {"updated_at": {"$gt": began}}
+    if isinstance(before, Thread):
+        ties: list[Document] = [{"updated_at": {"$lt": before.updated_at}}, {"thread_id": {"$gt": before.thread_id}}]
+        return {"updated_at": {"$gt": began, "$lte": before.updated_at}, "$or": ties}
+    if isinstance(before, datetime):
+        return {"updated_at": {"$gt": began, "$lt": before}}
+    raise InvalidInputError(f"before must be a Thread or a datetime, not {type(before).__name__}")
 
 
 def _read(document: Document) -> Thread:

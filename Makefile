@@ -1,0 +1,60 @@
+# `make demo` and `make test` need python3 with venv, and nothing else: everything is installed into .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --only-binary :all: --constraint constraints.txt
+
+.PHONY: help demo chat test lint bench acceptance docs clean
+
+help:
+	@echo "make demo        a chatbot that remembers, on a written-out conversation; run it twice"
+	@echo "make chat        the same at the keyboard"
+	@echo "make test        all tests, on a real MongoDB that they start themselves"
+	@echo "make lint        ruff and mypy"
+	@echo "make bench       measurements"
+	@echo "make acceptance  demo and tests from a fresh clone with an empty home directory"
+	@echo "make docs        run the code in README.md and docs/"
+	@echo "make clean       remove the virtual environment and all caches"
+
+demo: .venv/demo
+	$(BIN)/python examples/chatbot.py examples/conversation.txt
+
+chat: .venv/demo
+	@$(BIN)/python examples/chatbot.py
+
+test: .venv/dev
+	$(BIN)/python -m pytest
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/bench
+	$(BIN)/python benchmarks/saver.py
+	$(BIN)/python benchmarks/store_search.py
+
+acceptance:
+	.ci/acceptance
+
+docs: .venv/dev
+	$(BIN)/python -m pytest tests/test_example_docs.py
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -exec rm -rf {} +
+
+$(BIN)/pip:
+	$(PYTHON) -m venv .venv
+
+.venv/demo: pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) --editable ".[server,local]"
+	touch $@
+
+.venv/dev: pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) --editable ".[dev]"
+	touch $@ .venv/demo
+
+.venv/bench: pyproject.toml constraints.txt benchmarks/requirements.txt | $(BIN)/pip
+	$(INSTALL) --editable ".[server,local]" --requirement benchmarks/requirements.txt
+	touch $@

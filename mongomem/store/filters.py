@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from mongomem.errors import InvalidInputError
-from mongomem.store.values import INT64, is_plain_key
+from mongomem.store.values import is_int64, is_plain_key
 
 Query = dict[str, Any]
 Test = Callable[[Any, Any], bool]
@@ -210,7 +210,7 @@ def _is_comparable(operand: Any) -> bool:
         return _is_encodable(operand)
     if isinstance(operand, float):
         return math.isfinite(operand)
-    return operand is None or (isinstance(operand, int) and operand in INT64)
+    return operand is None or (isinstance(operand, int) and is_int64(operand))
 
 
 def _is_plain(key: str) -> bool:

@@ -26,7 +26,6 @@ MAX_DEPTH = 90
 SPECIAL = "~"
 """Begins the one key of an object that stands for something else in exact bytes."""
 
-INT64 = range(-(2**63), 2**63)
 READABLE = str.maketrans({"\x00": "\u2400", ".": "\uff0e", "$": "\uff04"})
 """What the readable copy shows for characters that no name of a field may hold: a picture of NUL, and wide ones."""
 
@@ -96,7 +95,7 @@ class _Walk:
         return str(value)
 
     def integer(self, value: int, _path: Path) -> int | str:
-        if value in INT64:
+        if is_int64(value):
             return int(value)
         self.lossy = True
         return hex(value)  # `str` refuses more than 4,300 digits (sys.set_int_max_str_digits)
@@ -141,6 +140,11 @@ _READABLE_KINDS: tuple[tuple[type | tuple[type, ...], Callable[[_Walk, Any, Path
 )
 
 
+def is_int64(number: int) -> bool:
+    """Say whether BSON holds an integer as one."""
+    return -(2**63) <= number < 2**63
+
+
 def is_plain_key(key: str) -> bool:
     """Say whether a key can be the name of a field, and part of the path of one in a query."""
     return bool(key) and not any(character in key for character in ".$\x00")
@@ -158,7 +162,7 @@ def _exact(value: Any) -> Any:
     if isinstance(value, datetime):
         return {f"{SPECIAL}time": value.isoformat(), "fold": value.fold}
     if isinstance(value, int) and not isinstance(value, bool):
-        return int(value) if value in INT64 else {f"{SPECIAL}integer": hex(value)}
+        return int(value) if is_int64(value) else {f"{SPECIAL}integer": hex(value)}
     return _builtin(value)
 
 

@@ -25,7 +25,7 @@ from mongomem.checkpoint.loading import Placed, load, revive
 from mongomem.checkpoint.records import read_record
 from mongomem.checkpoint.sweeping import sweep
 from mongomem.checkpoint.thread_list import Thread, list_threads
-from mongomem.checkpoint.threads import ATTEMPTS
+from mongomem.checkpoint.threads import ATTEMPTS, new_generation
 from mongomem.commands import BulkWrite, DeleteMany, Document, Find, Update, UpdateMany
 from mongomem.errors import ConfigurationError, CorruptDataError, InvalidInputError
 
@@ -179,7 +179,7 @@ async def _remove(
 async def _apply(context: Context, thread_id: str, what: Removal) -> None:
     """Perform a removal and collect the garbage, also that of a removal that broke off."""
     if what:
-        await UpdateMany(context.checkpoints, _thread(thread_id), {"$set": {"generation": new_stamp()}})
+        await new_generation(context, thread_id)
         await _detach(context, thread_id, what)
         context.state.forget_thread(thread_id)
     await sweep(context, thread_id)

@@ -15,6 +15,7 @@ from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import CHECKPOINT, CHUNK, chunk_key, utc
 from mongomem.checkpoint.loading import Placed, descend
 from mongomem.checkpoint.records import Record, read_record, read_write
+from mongomem.checkpoint.threads import new_generation
 from mongomem.commands import DeleteMany, Document, Find, UpdateMany
 
 SLICE = 50_000
@@ -62,9 +63,13 @@ async def _mark(context: Context, thread_id: str, chunks: Sequence[Document], li
     unmarked = [chunk["_id"] for chunk in chunks if chunk["_id"] not in marked and chunk["_id"] not in living]
     for ids in _slices([key for key in marked if key in living]):
         await UpdateMany(context.checkpoints, {"_id": {"$in": ids}, **own}, {"$unset": {"idle_since": ""}})
-    for ids in _slices([key for key, since in marked.items() if key not in living and since <= cutoff]):
-        due: dict[str, Any] = {"_id": {"$in": ids}, **own, "idle_since": {"$lte": cutoff}}
-        await DeleteMany(context.checkpoints, due)
+    due = [key for key, since in marked.items() if key not in living and since <= cutoff]
+    if due:
+        # A put that has looked at the thread before and takes longer than the grace must look again.
+        await new_generation(context, thread_id)
+    for ids in _slices(due):
+        idle: dict[str, Any] = {"_id": {"$in": ids}, **own, "idle_since": {"$lte": cutoff}}
+        await DeleteMany(context.checkpoints, idle)
     for ids in _slices(unmarked):
         fresh: dict[str, Any] = {"_id": {"$in": ids}, **own, "idle_since": None}
         await UpdateMany(context.checkpoints, fresh, {"$set": {"idle_since": now}})

@@ -102,6 +102,12 @@ def thread_write(context: Context, thread_id: str, thread: ThreadState, fields: 
     return Update(condition, {"$set": own | fields, "$setOnInsert": made, "$unset": {"deleted_at": ""}}, upsert=True)
 
 
+async def new_generation(context: Context, thread_id: str) -> None:
+    """Make every put that relies on what the thread was look at it again."""
+    thread = {"_id": thread_key(thread_id), "thread_id": thread_id, "type": THREAD}
+    await UpdateMany(context.checkpoints, thread, {"$set": {"generation": new_stamp()}})
+
+
 def chunk_writes(
     context: Context, thread_id: str, chunks: Mapping[bytes, bytes], epoch: int, now: datetime
 ) -> list[Write]:

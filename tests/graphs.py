@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from itertools import zip_longest
@@ -13,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import END, START, StateGraph
@@ -113,6 +115,36 @@ def counting(saver: Any, frequency: int | None) -> Any:
     builder.add_node("step", lambda state: {"items": [f"step {len(state['items'])}"], "last": len(state["items"])})
     builder.add_edge(START, "step")
     return builder.compile(checkpointer=saver)
+
+
+class Steps:
+    """Puts checkpoints on a thread, one on the other, as a running graph does."""
+
+    def __init__(self, calls: Any, thread_id: Any = "t", namespace: str = "", **configurable: Any) -> None:
+        self.calls = calls
+        self.config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, **configurable}}
+        self.values: dict[str, Any] = {}
+        self.versions: dict[str, Any] = {}
+        self.number = -1
+
+    async def put(self, metadata: dict[str, Any] | None = None, **changed: Any) -> Any:
+        """Put a checkpoint in which these channels have changed; return its config, to which the next one is put."""
+        self.number += 1
+        fresh = {channel: f"{self.number + 1:032}.{random.random()}" for channel in changed}
+        self.values, self.versions = self.values | changed, self.versions | fresh
+        checkpoint = {
+            "v": 4,
+            "id": str(uuid6()),
+            "ts": "2026-01-01T00:00:00+00:00",
+            "channel_values": dict(self.values),
+            "channel_versions": dict(self.versions),
+            "versions_seen": {},
+            "updated_channels": sorted(changed),
+        }
+        known = {"source": "loop", "step": self.number, "parents": {}} | (metadata or {})
+        placed = await self.calls("put", self.config, checkpoint, known, fresh)
+        self.config = {"configurable": {**self.config["configurable"], **placed["configurable"]}}
+        return placed
 
 
 class Play:

@@ -6,6 +6,8 @@
         type "chunk"       one a chunk: bytes that checkpoints and writes share
     {prefix}checkpoint_writes
         one a pending write
+    {prefix}checkpoint_settings
+        how far the schema has come
 
 Threads, checkpoints and chunks share a collection because one ordered command then writes a whole
 put: chunks first, the checkpoint last, one wait for the journal (docs/design.md has the figures).
@@ -52,6 +54,10 @@ class Collections:
     @property
     def writes(self) -> str:
         return f"{self.prefix}checkpoint_writes"
+
+    @property
+    def settings(self) -> str:
+        return f"{self.prefix}checkpoint_settings"
 
 
 def _digest(size: int, *parts: str) -> bytes:

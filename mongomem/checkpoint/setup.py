@@ -10,17 +10,28 @@ from mongomem.checkpoint.context import STAMP_FRACTION, Context
 from mongomem.checkpoint.documents import indexes
 from mongomem.commands import Plan
 from mongomem.schema.indexes import ensure_indexes
+from mongomem.schema.migrations import Migration, migrate
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-async def setup(context: Context) -> None:
-    """Create the indexes; set the expiry where the saver has a TTL."""
+async def create_indexes(context: Context) -> None:
+    """Create the indexes that are not there; set the expiry where the saver has a TTL."""
     ttl = context.options.ttl
     # Documents go one stamp later than they read as absent, so that no living thread loses one.
-    expire_after = None if ttl is None else math.ceil(ttl.total_seconds() * (1 + 1 / STAMP_FRACTION))
+    expire_after = None if ttl is None else math.ceil((ttl + ttl / STAMP_FRACTION).total_seconds())
     await ensure_indexes(indexes(context.options.collections, context.options.metadata_keys, expire_after))
+
+
+MIGRATIONS: tuple[Migration[Context], ...] = ()
+"""What older data needs, by the schema version that it leads to. None yet: version 1 is the first."""
+
+
+async def setup(context: Context) -> None:
+    """Create the indexes, and bring data of older schema versions up to date."""
+    await create_indexes(context)
+    await migrate(context.options.collections.settings, MIGRATIONS, context)
     context.state.is_set_up = True
 
 

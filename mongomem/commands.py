@@ -304,18 +304,18 @@ class EmbedDocuments(Command[np.ndarray[Any, Any]]):
 
 
 @dataclass(frozen=True, slots=True)
-class EmbedQuery(Command[np.ndarray[Any, Any]]):
-    """Embed a text that is searched for: float32 of shape (dims,)."""
+class EmbedQueries(Command[list[np.ndarray[Any, Any]]]):
+    """Embed texts that are searched for: float32 of shape (dims,) for each. Awaited, all at once."""
 
     embedder: Embeds
-    text: str
+    texts: Sequence[str]
     blocks = False
 
-    def perform(self, database: Any) -> np.ndarray[Any, Any]:
-        return self.embedder.embed_query(self.text)
+    def perform(self, database: Any) -> list[np.ndarray[Any, Any]]:
+        return [self.embedder.embed_query(text) for text in self.texts]
 
-    async def aperform(self, database: Any) -> np.ndarray[Any, Any]:
-        return await self.embedder.aembed_query(self.text)
+    async def aperform(self, database: Any) -> list[np.ndarray[Any, Any]]:
+        return await asyncio.gather(*(self.embedder.aembed_query(text) for text in self.texts))
 
 
 @dataclass(frozen=True, slots=True)

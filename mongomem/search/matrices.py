@@ -17,9 +17,11 @@ class Matrices:
 
     Attributes:
         limit: How many bytes they may hold together.
+        too_large: Paths whose matrix alone would be over the limit.
     """
 
     limit: int
+    too_large: set[str] = field(default_factory=set)
     _matrices: OrderedDict[str, Matrix] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -50,9 +52,15 @@ class Matrices:
     def forget(self, path: str) -> None:
         """Let go of every matrix that may hold something below `path`."""
         with self._lock:
-            for known in list(self._matrices):
-                if _meet(known, path):
-                    del self._matrices[known]
+            for known in [known for known in self._matrices if _meet(known, path)]:
+                del self._matrices[known]
+            self.too_large = {known for known in self.too_large if not _meet(known, path)}
+
+    def give_up(self, path: str) -> None:
+        """Let go of a matrix that is too large to be held."""
+        with self._lock:
+            self._matrices.pop(path, None)
+            self.too_large.add(path)
 
 
 def _meet(one: str, other: str) -> bool:

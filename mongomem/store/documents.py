@@ -50,7 +50,8 @@ SHOWN = dict.fromkeys(
 )
 """Projection of what an `Item` is made of."""
 
-OPTIONAL = ("exact", "expires_at", "ttl_minutes", "index", "index_fields", "vectors", "codes")
+VECTOR_FIELDS = ("index", "vectors", "codes")
+OPTIONAL = ("exact", "expires_at", "ttl_minutes", "index_fields", *VECTOR_FIELDS)
 """Fields that a put removes where the new item does not have them."""
 
 

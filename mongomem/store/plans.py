@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from langgraph.store.base import GetOp, Item, ListNamespacesOp, Op, PutOp, Result, SearchItem, SearchOp
+from langgraph.store.base import GetOp, Item, ListNamespacesOp, Op, Result, SearchItem, SearchOp
 
+from mongomem.commands import EmbedQueries
 from mongomem.store import reading
 from mongomem.store.batches import Batch, sort_batch
 from mongomem.store.context import Context
 from mongomem.store.documents import decode_search_item
 from mongomem.store.namespaces import Namespace
-from mongomem.store.searching import semantic_search
+from mongomem.store.searching import Scored, semantic_search
 from mongomem.store.setup import ready_to_write
 from mongomem.store.writing import write
 
@@ -31,21 +32,17 @@ async def batch(context: Context, ops: Iterable[Op]) -> list[Result]:
     return [results.get(place) for place in range(work.size)]
 
 
-async def get(context: Context, op: GetOp) -> Item | None:
-    """Return one item, or None."""
-    work = sort_batch([op], context.indexing)
-    return (await reading.get(context, work.gets, context.now()))[0]
+async def get(context: Context, ops: Sequence[GetOp]) -> list[Item | None]:
+    """Return items, or None for those that are not there."""
+    work = sort_batch(ops, context.indexing)
+    found = await reading.get(context, work.gets, context.now())
+    return [found[place] for place in range(work.size)]
 
 
 async def search(context: Context, op: SearchOp) -> list[SearchItem]:
     """Perform one search."""
     work = sort_batch([op], context.indexing)
-    return await _search(context, work.searches[0], context.now())
-
-
-async def put(context: Context, op: PutOp) -> None:
-    """Perform one put or deletion."""
-    await batch(context, [op])
+    return (await _search(context, work.searches, context.now()))[0]
 
 
 async def list_namespaces(context: Context, op: ListNamespacesOp) -> list[Namespace]:
@@ -56,21 +53,28 @@ async def list_namespaces(context: Context, op: ListNamespacesOp) -> list[Namesp
 
 async def _read(context: Context, work: Batch, now: datetime) -> dict[int, Result]:
     results: dict[int, Result] = {}
+    if work.searches:
+        results.update(await _search(context, work.searches, now))
     if work.gets:
         results.update(await reading.get(context, work.gets, now))
-    for place, op in work.searches.items():
-        results[place] = await _search(context, op, now)
-    for place, listing in work.listings.items():
-        results[place] = await reading.list_namespaces(context, listing, now)
+    for place, op in work.listings.items():
+        results[place] = await reading.list_namespaces(context, op, now)
     return results
 
 
-async def _search(context: Context, op: SearchOp, now: datetime) -> list[SearchItem]:
-    """Search by meaning where there is a query and an index, else in order of update."""
-    if op.query and context.indexing is not None and op.limit:
-        found = await semantic_search(context, context.indexing, op, now)
-    else:
-        found = [(document, None) for document in await reading.plain_search(context, op, now)]
-    if op.refresh_ttl:
-        await reading.refresh(context, [document for document, _ in found], now)
-    return [decode_search_item(document, score) for document, score in found]
+async def _search(context: Context, ops: Mapping[int, SearchOp], now: datetime) -> dict[int, list[SearchItem]]:
+    """Search by meaning where there is a query and an index, else in order of update; then refresh what was found."""
+    indexing = context.indexing
+    texts = {op.query for op in ops.values() if op.query and op.limit} if indexing else set()
+    queries = (
+        dict(zip(texts, await EmbedQueries(indexing.embedder, list(texts)), strict=True)) if indexing and texts else {}
+    )
+    found: dict[int, list[Scored]] = {}
+    for place, op in ops.items():
+        if indexing and op.query in queries:
+            found[place] = await semantic_search(context, indexing, op, queries[op.query], now)
+        else:
+            found[place] = [(document, None) for document in await reading.plain_search(context, op, now)]
+    used = {document["_id"]: document for place, op in ops.items() if op.refresh_ttl for document, _ in found[place]}
+    await reading.refresh(context, list(used.values()), now)
+    return {place: [decode_search_item(*scored) for scored in answers] for place, answers in found.items()}

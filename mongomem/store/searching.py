@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from langgraph.store.base import SearchOp
 
-from mongomem.commands import Compute, Document, EmbedQuery, Find
+from mongomem.commands import Compute, Document, Find
 from mongomem.search.codes import decode_vectors
-from mongomem.search.matrix import Change, Matrix
+from mongomem.search.matrix import Matrix
 from mongomem.search.metrics import Vector, similarities
 from mongomem.store.context import Context
 from mongomem.store.documents import BY_ID, SHOWN
 from mongomem.store.filters import to_query
+from mongomem.store.freshening import fresh_matrix, survey
 from mongomem.store.indexing import Indexing
 from mongomem.store.namespaces import path_of, path_range
 from mongomem.store.reading import is_there, matching, passes
@@ -25,19 +25,20 @@ from mongomem.store.setup import check_configuration
 
 Scored: TypeAlias = tuple[Document, float | None]
 
-CODED = {"changed_at": 1, "codes": 1, "index": 1}
 RANKED = {**SHOWN, "index": 1, "vectors.vector": 1}
-LOAD_PAGE = 16384
+
 FILTERED = 4
+"""How many times more candidates are looked at where a filter may drop some, or has dropped too many."""
 
 
-async def semantic_search(context: Context, indexing: Indexing, op: SearchOp, now: datetime) -> list[Scored]:
+async def semantic_search(
+    context: Context, indexing: Indexing, op: SearchOp, query: Vector, now: datetime
+) -> list[Scored]:
     """Find the items below a prefix that match, closest in meaning first; those without a vector follow, unscored.
 
     What was acknowledged before the search began is in it, whoever wrote it. The order is total: by
     score, then by id; behind it by update, then by id.
     """
-    query = await EmbedQuery(indexing.embedder, op.query or "")
     await check_configuration(context)
     scored = await _ranked(context, indexing, op, query, now)
     page: list[Scored] = list(scored[op.offset : op.offset + op.limit])
@@ -54,20 +55,24 @@ async def _ranked(
 ) -> list[tuple[Document, float]]:
     """Rank the best ``offset + limit`` items at least, or all there are.
 
-    Of the `count` best in the matrix some may be gone, or not match the filter; as many more have to be
+    Of the `count` best candidates some may be gone, or not match the filter; as many more have to be
     looked at. Where the first look was not enough, the server says which ones may match at all.
     """
-    matrix = await fresh_matrix(context, indexing, path_of(op.namespace_prefix))
+    path = path_of(op.namespace_prefix)
+    matrix = await fresh_matrix(context, indexing, path)
     wanted = op.offset + op.limit
     count = FILTERED * wanted if op.filter else wanted
     among: set[str] | None = None
     seen: set[str] = set()
     scored: dict[str, tuple[Document, float]] = {}
     while True:
-        ranking = await Compute(partial(matrix.rank, query, count, among), matrix.size)
-        ids = [item for _, item in ranking if item not in seen]
-        seen.update(ids)
-        scored |= await _scored(context, indexing, matrix, op, query, ids, now)
+        if matrix is None:
+            ranking = await survey(context, indexing, path, query, count, among)
+        else:
+            ranking = await Compute(partial(matrix.rank, query, count, among), matrix.size)
+        there = await _candidates(context, op, [item for _, item in ranking if item not in seen], matrix)
+        seen.update(item for _, item in ranking)
+        scored |= _scored([document for document in there if is_found(context, op, document, now)], query, indexing)
         dropped = sum(item not in scored for _, item in ranking)
         if len(ranking) < count or count - dropped >= wanted:
             return sorted(scored.values(), key=lambda pair: (-pair[1], pair[0]["_id"]))
@@ -85,89 +90,35 @@ async def _possible(context: Context, op: SearchOp, now: datetime) -> set[str] |
     return {document["_id"] for document in await Find(context.items, query, {"_id": 1})}
 
 
-async def _scored(
-    context: Context,
-    indexing: Indexing,
-    matrix: Matrix,
-    op: SearchOp,
-    query: Vector,
-    ids: Sequence[str],
-    now: datetime,
-) -> dict[str, tuple[Document, float]]:
-    """Read candidates as they are now, and score those that are still there, comparable, and match."""
+async def _candidates(context: Context, op: SearchOp, ids: Sequence[str], matrix: Matrix | None) -> list[Document]:
+    """Read candidates as they are now. Those that are gone leave the matrix."""
     if not ids:
-        return {}
+        return []
     narrowed = to_query(op.filter or {}, field="value", exact_field="exact")
     condition = {"_id": {"$in": list(ids)}, "path": path_range(op.namespace_prefix), **narrowed}
     found = await Find(context.items, condition, RANKED, hint=BY_ID)
-    if not narrowed:
+    if matrix is not None and not narrowed:
         matrix.forget(set(ids).difference(document["_id"] for document in found))
-    documents = [
-        document
-        for document in found
+    return found
+
+
+def is_found(context: Context, op: SearchOp, document: Document, now: datetime) -> bool:
+    """Say whether a candidate, as it is now, is an answer: not expired, and matching."""
+    return is_there(context, document, now) and passes(op.filter, document)
+
+
+def _scored(documents: Sequence[Document], query: Vector, indexing: Indexing) -> dict[str, tuple[Document, float]]:
+    """Score each document by the best of its vectors; leave out those without a comparable one."""
+    vectors = [
+        [entry["vector"] for entry in document.get("vectors", ())]
         if document.get("index") == indexing.fingerprint
-        and "vectors" in document
-        and is_there(context, document, now)
-        and passes(op.filter, document)
-    ]
-    scores = _scores(documents, query, indexing)
-    return {document["_id"]: (document, score) for document, score in zip(documents, scores, strict=True)}
-
-
-def _scores(documents: Sequence[Document], query: Vector, indexing: Indexing) -> list[float]:
-    """Score each document by the best of its vectors."""
-    if not documents:
-        return []
-    counts = [len(document["vectors"]) for document in documents]
-    vectors = decode_vectors([entry["vector"] for document in documents for entry in document["vectors"]])
-    starts = np.cumsum([0, *counts[:-1]])
-    best: list[float] = np.maximum.reduceat(similarities(vectors, query, indexing.metric), starts).tolist()
-    return best
-
-
-async def fresh_matrix(context: Context, indexing: Indexing, path: str) -> Matrix:
-    """Return the matrix of a prefix with everything in it that was acknowledged before now."""
-    matrix = context.matrices.get(path, indexing.dims, indexing.metric)
-    if matrix.freshness.loaded:
-        await _catch_up(context, indexing, matrix, path)
-    else:
-        await _load(context, indexing, matrix, path)
-    context.matrices.trim()
-    return matrix
-
-
-async def _load(context: Context, indexing: Indexing, matrix: Matrix, path: str) -> None:
-    began = time.monotonic()
-    condition: dict[str, Any] = {"prefixes": path}
-    stamps: list[Any] = []
-    while True:
-        page = await Find(context.items, condition, CODED, sort=[("changed_at", 1)], limit=LOAD_PAGE)
-        await Compute(partial(matrix.absorb, _changes(page, indexing)), len(page) * indexing.dims)
-        stamps += [document["changed_at"] for document in page[-1:]]
-        if len(page) < LOAD_PAGE:
-            break
-        condition = {"prefixes": path, "changed_at": {"$gte": stamps[-1]}}
-    matrix.note(stamps, began=began, ended=time.monotonic())
-
-
-async def _catch_up(context: Context, indexing: Indexing, matrix: Matrix, path: str) -> None:
-    began = time.monotonic()
-    condition = {"prefixes": path, "changed_at": {"$gt": matrix.freshness.floor}}
-    met = await Find(context.items, condition, {"changed_at": 1})
-    unknown = matrix.unknown((document["_id"], document["changed_at"]) for document in met)
-    for start in range(0, len(unknown), LOAD_PAGE):
-        ids = unknown[start : start + LOAD_PAGE]
-        page = await Find(context.items, {"_id": {"$in": ids}}, CODED, hint=BY_ID)
-        matrix.absorb(_changes(page, indexing))
-    matrix.note([document["changed_at"] for document in met], began=began, ended=time.monotonic())
-
-
-def _changes(documents: Sequence[Document], indexing: Indexing) -> list[Change]:
-    return [
-        Change(
-            document["_id"],
-            document["changed_at"],
-            document.get("codes") if document.get("index") == indexing.fingerprint else None,
-        )
+        else []
         for document in documents
     ]
+    coded = [(document, own) for document, own in zip(documents, vectors, strict=True) if own]
+    if not coded:
+        return {}
+    starts = np.cumsum([0, *(len(own) for _, own in coded[:-1])])
+    rows = decode_vectors([vector for _, own in coded for vector in own])
+    best = np.maximum.reduceat(similarities(rows, query, indexing.metric), starts).tolist()
+    return {document["_id"]: (document, score) for (document, _), score in zip(coded, best, strict=True)}

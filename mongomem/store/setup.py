@@ -24,10 +24,15 @@ async def setup(context: Context) -> None:
 
 async def ready_to_write(context: Context) -> None:
     """Set up before the first write, unless the user does that, and agree on how vectors are made."""
+    await ensure_set_up(context)
+    await agree_on_configuration(context)
+
+
+async def ensure_set_up(context: Context) -> None:
+    """Create the indexes once in this process, unless the user does that."""
     if context.auto_setup and not context.readiness.set_up:
-        await setup(context)
-    else:
-        await agree_on_configuration(context)
+        await ensure_indexes(indexes_for(context.names))
+        context.readiness.set_up = True
 
 
 async def agree_on_configuration(context: Context) -> None:

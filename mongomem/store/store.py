@@ -26,7 +26,9 @@ from mongomem.drivers import Concerns, drivers_for
 from mongomem.opening import Opening
 from mongomem.store import plans
 from mongomem.store.batches import list_op, put_op
+from mongomem.store.coalescing import Coalescing
 from mongomem.store.context import Backend, context_for
+from mongomem.store.reindexing import reindex
 from mongomem.store.setup import setup
 from mongomem.store.writing import delete_namespace
 
@@ -88,6 +90,10 @@ class MongoStore(BaseStore):
             auto_setup=auto_setup,
             clock=clock,
         )
+        self._gets: Coalescing[GetOp, Item | None] = Coalescing(
+            lambda ops: self._drivers.arun(plans.get(self._context, ops))
+        )
+        self._puts: Coalescing[PutOp, Result] = Coalescing(self.abatch)
 
     @classmethod
     def from_conn_string(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> Opening[MongoStore]:
@@ -123,11 +129,11 @@ class MongoStore(BaseStore):
 
     def get(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
         """Return an item, or None. Writes only where the item expires and is refreshed."""
-        return self._drivers.run(plans.get(self._context, GetOp(namespace, key, self._refreshes(refresh_ttl))))
+        return self._drivers.run(plans.get(self._context, [GetOp(namespace, key, self._refreshes(refresh_ttl))]))[0]
 
     async def aget(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
-        """Do what `get` does."""
-        return await self._drivers.arun(plans.get(self._context, GetOp(namespace, key, self._refreshes(refresh_ttl))))
+        """Do what `get` does. Those of one tick of the event loop share a round trip."""
+        return await self._gets(GetOp(namespace, key, self._refreshes(refresh_ttl)))
 
     def search(
         self,
@@ -189,7 +195,7 @@ class MongoStore(BaseStore):
         Raises:
             UnstorableValueError: The value cannot be stored; says where in it and why.
         """
-        self._drivers.run(plans.put(self._context, put_op(namespace, key, value, index, self._ttl(ttl))))
+        self._drivers.run(plans.batch(self._context, [put_op(namespace, key, value, index, self._ttl(ttl))]))
 
     async def aput(
         self,
@@ -200,16 +206,16 @@ class MongoStore(BaseStore):
         *,
         ttl: float | NotProvided | None = NOT_PROVIDED,
     ) -> None:
-        """Do what `put` does."""
-        await self._drivers.arun(plans.put(self._context, put_op(namespace, key, value, index, self._ttl(ttl))))
+        """Do what `put` does. Those of one tick of the event loop are one batch."""
+        await self._puts(put_op(namespace, key, value, index, self._ttl(ttl)))
 
     def delete(self, namespace: tuple[str, ...], key: str) -> None:
         """Delete an item, if it is there."""
-        self._drivers.run(plans.put(self._context, PutOp(namespace, key, None)))
+        self._drivers.run(plans.batch(self._context, [PutOp(namespace, key, None)]))
 
     async def adelete(self, namespace: tuple[str, ...], key: str) -> None:
         """Do what `delete` does."""
-        await self._drivers.arun(plans.put(self._context, PutOp(namespace, key, None)))
+        await self._puts(PutOp(namespace, key, None))
 
     def delete_namespace(self, prefix: tuple[str, ...]) -> int:
         """Delete every item below a prefix of one label or more; return how many. Can be repeated."""
@@ -218,6 +224,18 @@ class MongoStore(BaseStore):
     async def adelete_namespace(self, prefix: tuple[str, ...]) -> int:
         """Do what `delete_namespace` does."""
         return await self._drivers.arun(delete_namespace(self._context, prefix))
+
+    def reindex(self) -> int:
+        """Make all vectors as the store is configured now; return how many items were changed.
+
+        For after a change of `index`. Searches go on meanwhile, items not done yet follow unscored. What
+        was cut short goes on when it is called again.
+        """
+        return self._drivers.run(reindex(self._context))
+
+    async def areindex(self) -> int:
+        """Do what `reindex` does."""
+        return await self._drivers.arun(reindex(self._context))
 
     def list_namespaces(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import numpy as np
@@ -15,6 +15,7 @@ from mongomem.search.metrics import Vector
 from mongomem.store.batches import Batch, check_namespace
 from mongomem.store.context import Context
 from mongomem.store.documents import BY_ID, Embedded, Put, check_size, put_update
+from mongomem.store.indexing import Indexing, Text
 from mongomem.store.namespaces import Namespace, path_of, path_range
 from mongomem.store.reading import is_there, one_of
 
@@ -31,7 +32,7 @@ async def write(context: Context, batch: Batch, now: datetime) -> None:
     """
     puts = batch.puts
     existing = await _existing(context, puts)
-    embedded = await embed(context, puts, existing)
+    embedded = await _embed_puts(context, puts, existing)
     writes: list[Write] = []
     for item, put in puts.items():
         revive = item in existing and not is_there(context, existing[item], now)
@@ -42,19 +43,19 @@ async def write(context: Context, batch: Batch, now: datetime) -> None:
     await _persistently(BulkWrite(context.items, writes, ordered=False))
 
 
-async def embed(context: Context, puts: Mapping[str, Put], existing: Mapping[str, Document]) -> dict[str, Embedded]:
-    """Give every text its vector: the one that its item has already, or a new one; equal texts are embedded once."""
-    indexing = context.indexing
-    if indexing is None:
-        return {}
-    vectors = _vectors_of(existing)
-    missing = {text.digest: text.text for put in puts.values() for text in put.texts if text.digest not in vectors}
-    if missing:
-        made = await EmbedDocuments(indexing.embedder, list(missing.values()))
-        vectors |= dict(zip(missing, made, strict=True))
+async def embed(
+    indexing: Indexing, texts: Mapping[str, Sequence[Text]], known: Mapping[str, Vector]
+) -> dict[str, Embedded]:
+    """Give the texts of each item their vectors: those `known` by digest, or new ones.
+
+    Equal texts are embedded once, all new ones in one call.
+    """
+    missing = {text.digest: text.text for each in texts.values() for text in each if text.digest not in known}
+    made = await EmbedDocuments(indexing.embedder, list(missing.values())) if missing else ()
+    vectors = {**known, **dict(zip(missing, made, strict=True))}
     return {
-        item: Embedded(indexing.fingerprint, indexing.metric, put.texts, _rows(put, vectors, indexing.dims))
-        for item, put in puts.items()
+        item: Embedded(indexing.fingerprint, indexing.metric, each, _rows(each, vectors, indexing.dims))
+        for item, each in texts.items()
     }
 
 
@@ -84,15 +85,23 @@ async def _existing(context: Context, puts: Mapping[str, Put]) -> dict[str, Docu
     return {document["_id"]: document for document in found}
 
 
-def _vectors_of(documents: Mapping[str, Document]) -> dict[str, Vector]:
-    stored = {
-        entry["digest"]: entry["vector"] for document in documents.values() for entry in document.get("vectors", ())
-    }
+async def _embed_puts(
+    context: Context, puts: Mapping[str, Put], existing: Mapping[str, Document]
+) -> dict[str, Embedded]:
+    if context.indexing is None:
+        return {}
+    texts = {item: put.texts for item, put in puts.items()}
+    return await embed(context.indexing, texts, vectors_of(existing.values()))
+
+
+def vectors_of(documents: Iterable[Document]) -> dict[str, Vector]:
+    """Collect the vectors that documents hold, by the digests of their texts."""
+    stored = {entry["digest"]: entry["vector"] for document in documents for entry in document.get("vectors", ())}
     return {digest: decode_vectors([vector])[0] for digest, vector in stored.items()}
 
 
-def _rows(put: Put, vectors: Mapping[str, Vector], dims: int) -> Vector:
-    rows: Vector = np.array([vectors[text.digest] for text in put.texts], dtype=np.float32).reshape(-1, dims)
+def _rows(texts: Sequence[Text], vectors: Mapping[str, Vector], dims: int) -> Vector:
+    rows: Vector = np.array([vectors[text.digest] for text in texts], dtype=np.float32).reshape(-1, dims)
     return rows
 
 

@@ -1,0 +1,105 @@
+"""Plans that bring the codes of a namespace prefix into memory and keep them fresh.
+
+What was acknowledged before a search began is in what it ranks, whoever wrote it. The rules are in
+`mongomem.search.freshness`; here they are carried out: two small reads where something was written
+since, one where nothing was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Sequence
+from functools import partial
+from typing import Any
+
+from mongomem.commands import Compute, Document, Find
+from mongomem.search.matrix import Candidate, Change, Matrix
+from mongomem.search.metrics import Vector
+from mongomem.store.context import Context
+from mongomem.store.documents import BY_ID
+from mongomem.store.indexing import Indexing
+
+CODED = {"changed_at": 1, "codes": 1, "index": 1}
+
+PAGE = 16384
+"""Items read at a time: 25 MB of codes at 1,536 dimensions."""
+
+
+async def fresh_matrix(context: Context, indexing: Indexing, path: str) -> Matrix | None:
+    """Return the matrix of a prefix with everything in it; None where it would be larger than is allowed."""
+    if path in context.matrices.too_large:
+        return None
+    matrix = context.matrices.get(path, indexing.dims, indexing.metric)
+    if matrix.freshness.loaded:
+        await _catch_up(context, indexing, matrix, path)
+    else:
+        await _load(context, indexing, matrix, path)
+    if matrix.size > context.matrices.limit:
+        context.matrices.give_up(path)
+        return None
+    context.matrices.trim()
+    return matrix
+
+
+async def survey(
+    context: Context, indexing: Indexing, path: str, query: Vector, count: int, among: Container[str] | None
+) -> list[Candidate]:
+    """Rank as `Matrix.rank` does, on a prefix that is too large to be held: reads all its codes, keeps few."""
+    finalists = Matrix(indexing.dims, indexing.metric)
+    page: Sequence[Change] = ()
+    while page := await _page(context, indexing, path, page):
+        heat = Matrix(indexing.dims, indexing.metric)
+        await Compute(partial(heat.absorb, page), _weight(page))
+        ranking = await Compute(partial(heat.rank, query, count, among), _weight(page))
+        winners = {item for _, item in ranking}
+        finalists.absorb(change for change in page if change.id in winners)
+    return finalists.rank(query, count, among)
+
+
+async def _load(context: Context, indexing: Indexing, matrix: Matrix, path: str) -> None:
+    """Read a prefix for the first time, in the order of changes; stops where it gets too large."""
+    began = time.monotonic()
+    page: Sequence[Change] = ()
+    stamps: list[Any] = []
+    while (page := await _page(context, indexing, path, page)) and matrix.size <= context.matrices.limit:
+        await Compute(partial(matrix.absorb, page), _weight(page))
+        stamps = [page[-1].stamp]
+    matrix.note(stamps, began=began, ended=time.monotonic())
+
+
+async def _page(context: Context, indexing: Indexing, path: str, last: Sequence[Change]) -> Sequence[Change]:
+    """Read the changes behind a page; nothing behind one that was not full."""
+    if last and len(last) < PAGE:
+        return ()
+    condition: Document = {"prefixes": path}
+    if last:
+        condition["changed_at"] = {"$gte": last[-1].stamp}  # on two shards two items may have one stamp
+    found = await Find(context.items, condition, CODED, sort=[("changed_at", 1)], limit=PAGE)
+    return _changes(found, indexing)
+
+
+async def _catch_up(context: Context, indexing: Indexing, matrix: Matrix, path: str) -> None:
+    """Read which items changed since, an index entry each, and the codes of those that are news."""
+    began = time.monotonic()
+    condition = {"prefixes": path, "changed_at": {"$gt": matrix.freshness.floor}}
+    met = await Find(context.items, condition, {"changed_at": 1})
+    unknown = matrix.unknown((document["_id"], document["changed_at"]) for document in met)
+    for start in range(0, len(unknown), PAGE):
+        news = await Find(context.items, {"_id": {"$in": unknown[start : start + PAGE]}}, CODED, hint=BY_ID)
+        await Compute(partial(matrix.absorb, _changes(news, indexing)), len(news) * indexing.dims)
+    matrix.note([document["changed_at"] for document in met], began=began, ended=time.monotonic())
+
+
+def _changes(documents: Sequence[Document], indexing: Indexing) -> list[Change]:
+    """Read documents as changes; vectors of another configuration count as none."""
+    mine = indexing.fingerprint
+    return [
+        Change(
+            document["_id"], document["changed_at"], document.get("codes") if document.get("index") == mine else None
+        )
+        for document in documents
+    ]
+
+
+def _weight(changes: Sequence[Change]) -> int:
+    return sum(len(change.codes or b"") for change in changes)

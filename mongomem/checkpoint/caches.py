@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Generic, TypeVar
 
 from mongomem.checkpoint.addresses import Address
@@ -88,13 +89,13 @@ class ThreadState:
     Attributes:
         epoch: The life of the thread, ended by delete_thread. Stamped on all of its documents.
         generation: Changes whenever anything of the thread is removed.
-        stamped_at: When all of its documents were last stamped for their expiry, in seconds since 1970.
+        stamped_at: When all of its documents were last stamped for their expiry: none is older.
         name_key: What chunk names are keyed with; empty unless values are encrypted.
     """
 
     epoch: int
     generation: int
-    stamped_at: float
+    stamped_at: datetime
     name_key: bytes = b""
 
 

@@ -162,11 +162,11 @@ def _at_rest(region: Region, key: bytes, chunks: dict[bytes, bytes]) -> Region:
 def _region(content: bytes, key: bytes, known: Known, chunks: dict[bytes, bytes]) -> Region:
     """Store a region large where all of it is new or all of it is known, else small where it changed."""
     name = name_of(content, key)
-    small = dict(_named(_cut(content, SMALL), key)) if known.names and name not in known.names else {}
-    if small.keys() <= known.names:
-        small = {name: content}
-    chunks |= small
-    return Region(content, tuple(small))
+    small = _named(_cut(content, SMALL), key) if known.names and name not in known.names else []
+    if all(one in known.names for one, _ in small):
+        small = [(name, content)]
+    chunks.update(small)
+    return Region(content, tuple([one for one, _ in small]))
 
 
 def _named(pieces: Sequence[bytes], key: bytes) -> list[tuple[bytes, bytes]]:

@@ -26,7 +26,10 @@ def lifetime(ttl: float | timedelta | None) -> timedelta | None:
         return None
     if isinstance(ttl, bool) or not isinstance(ttl, int | float | timedelta):
         raise ConfigurationError(f"ttl must be minutes or a timedelta, not {ttl!r:.80}")
-    span = ttl if isinstance(ttl, timedelta) else timedelta(minutes=ttl)
+    try:
+        span = ttl if isinstance(ttl, timedelta) else timedelta(minutes=ttl)
+    except (ValueError, OverflowError) as error:
+        raise ConfigurationError(f"ttl is no span of time: {ttl!r}") from error
     if span <= timedelta(0):
         raise ConfigurationError(f"ttl must be positive, not {ttl!r}")
     return span
@@ -84,7 +87,7 @@ class Context:
         """Say whether what was last used then still counts as there."""
         return self.options.ttl is None or self.now() - touched_at < self.options.ttl
 
-    def wants_stamp(self, stamped_at: float) -> bool:
-        """Say whether a use now has to stamp the whole thread, last stamped then (seconds since 1970)."""
+    def wants_stamp(self, stamped_at: datetime) -> bool:
+        """Say whether a use now has to stamp the whole thread, last stamped then."""
         ttl = self.options.ttl
-        return ttl is not None and self.now().timestamp() - stamped_at >= ttl.total_seconds() / STAMP_FRACTION
+        return ttl is not None and self.now() - stamped_at >= ttl / STAMP_FRACTION

@@ -39,7 +39,7 @@ async def copy_thread(context: Context, source: object, target: object) -> None:
     await _copy(context.checkpoints, {"type": CHUNK, "thread_id": source_id}, stamped)
     await _copy(context.writes, {"thread_id": source_id}, fresh)
     metadata = {f"metadata.{key}": value for key, value in threads[0].get("metadata", {}).items()}
-    fields = {"updated_at": context.now(), **metadata}
+    fields = {"updated_at": context.now(), "last_metadata": threads[0].get("last_metadata", {}), **metadata}
     await BulkWrite(context.checkpoints, [thread_write(context, target_id, thread, fields)])
     await _copy(context.checkpoints, {"type": CHECKPOINT, "thread_id": source_id}, stamped)
 

@@ -22,6 +22,11 @@ LARGEST_INTEGER = 2**63 - 1
 CLEAR_WHEN_SEALED = frozenset({"source", "step", "run_id"})
 """The metadata that stays readable beside an encrypting serializer, unless the user says otherwise."""
 
+MOST_OMITTED = 64
+
+ANY = "*"
+"""Stands among the omitted keys for keys that are too many or too odd to be named."""
+
 ABSENT = object()
 
 
@@ -39,10 +44,10 @@ def readable(metadata: Mapping[str, Any], clear: Collection[str] | None) -> tupl
         said = _readable(value) if (clear is None or key in clear) and _is_field(key) else ABSENT
         room -= 0 if said is ABSENT else len(repr(said)) + len(key)
         if said is ABSENT or room < 0:
-            omitted.append(key if _is_text(key) else "?")
+            omitted.append(key if _is_text(key) else ANY)
         else:
             copy[key] = said
-    return copy, omitted
+    return copy, omitted if len(omitted) <= MOST_OMITTED else [ANY]
 
 
 def _is_text(value: object) -> bool:
@@ -123,7 +128,8 @@ def contains(metadata: Any, wanted: Any) -> bool:
 def narrowing(wanted: Mapping[str, Any]) -> Document:
     """Return a query that every document whose metadata contains `wanted` matches."""
     conditions = [
-        {"$or": [{path: value}, {"metadata_omitted": path.split(".")[1]}]} for path, value in equalities(wanted).items()
+        {"$or": [{path: value}, {"metadata_omitted": {"$in": [path.split(".")[1], ANY]}}]}
+        for path, value in equalities(wanted).items()
     ]
     return {"$and": conditions} if conditions else {}
 

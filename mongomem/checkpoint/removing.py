@@ -67,7 +67,7 @@ async def delete_thread(context: Context, thread_id: str, only_if: Document | No
     await DeleteMany(context.checkpoints, {"type": CHUNK, **ended})
     # What a repetition finds the thread by goes last, unless a new life has begun.
     buried = _thread(thread_id) | {"epoch": epoch, "deleted_at": now}
-    await UpdateMany(context.checkpoints, buried, {"$unset": {"metadata": "", "updated_at": ""}})
+    await UpdateMany(context.checkpoints, buried, {"$unset": {"metadata": "", "last_metadata": "", "updated_at": ""}})
     context.state.forget_thread(thread_id)
     return True
 

@@ -72,10 +72,18 @@ def _check_clear(context: Context, wanted: Mapping[str, Any]) -> None:
 
 def _query(context: Context, wanted: Mapping[str, Any]) -> Document:
     """Return the query for threads that still live."""
-    query: Document = {"type": THREAD} | equalities(wanted)
+    query: Document = {"type": THREAD} | _placed(context, wanted)
     if context.options.ttl is not None:
         query["touched_at"] = {"$gt": context.now() - context.options.ttl}
     return query
+
+
+def _placed(context: Context, wanted: Mapping[str, Any]) -> Document:
+    """Return the equalities of a filter, each where thread documents keep that key."""
+    lasting = {key: value for key, value in wanted.items() if key in context.options.metadata_keys}
+    others = {key: value for key, value in wanted.items() if key not in lasting}
+    moved = {path.replace("metadata", "last_metadata", 1): value for path, value in equalities(others).items()}
+    return equalities(lasting) | moved
 
 
 def _behind(before: object) -> Document:
@@ -94,4 +102,5 @@ def _behind(before: object) -> Document:
 def _read(document: Document) -> Thread:
     thread_id = document["thread_id"]
     check_version(document, f"thread {thread_id!r}")
-    return Thread(thread_id, utc(document["created_at"]), utc(document["updated_at"]), document.get("metadata", {}))
+    metadata = document.get("last_metadata", {}) | document.get("metadata", {})
+    return Thread(thread_id, utc(document["created_at"]), utc(document["updated_at"]), metadata)

@@ -42,7 +42,8 @@ ATTEMPTS = 8
 def known_thread(context: Context, document: Document | None) -> ThreadState | None:
     """Read the state of a thread from its document.
 
-    A thread whose time is over is read under a new epoch: what is left of it no longer counts.
+    A thread whose last stamp is older than the TTL is read under a new epoch: the server may be deleting
+    what is left of it, so nothing new may rely on that.
     """
     if document is None:
         return None
@@ -50,15 +51,15 @@ def known_thread(context: Context, document: Document | None) -> ThreadState | N
     name_key = b""
     if context.codec.seals:
         name_key = context.codec.open(document["name_key"]) if "name_key" in document else new_name_key()
-    ended = not context.lives(utc(document["touched_at"]))
-    epoch = new_stamp() if ended else int(document["epoch"])
-    return ThreadState(epoch, int(document["generation"]), utc(document["stamped_at"]).timestamp(), name_key)
+    stamped_at = utc(document["stamped_at"])
+    epoch = int(document["epoch"]) if context.lives(stamped_at) else new_stamp()
+    return ThreadState(epoch, int(document["generation"]), stamped_at, name_key)
 
 
 def new_thread(context: Context) -> ThreadState:
     """Make the state of a thread that is not there yet."""
     name_key = new_name_key() if context.codec.seals else b""
-    return ThreadState(new_stamp(), new_stamp(), context.now().timestamp(), name_key)
+    return ThreadState(new_stamp(), new_stamp(), context.now(), name_key)
 
 
 def new_name_key() -> bytes:
@@ -148,4 +149,4 @@ async def stamp(context: Context, thread_id: str) -> None:
         await UpdateMany(collection, living, {"$set": {"touched_at": now}})
     thread_document = {"_id": thread_key(thread_id), "thread_id": thread_id, "type": THREAD}
     await UpdateMany(context.checkpoints, thread_document, {"$set": {"stamped_at": now}})
-    context.state.threads.put(thread_id, replace(thread, stamped_at=now.timestamp()))
+    context.state.threads.put(thread_id, replace(thread, stamped_at=now))

@@ -105,7 +105,7 @@ async def _encode(checkpoint: Checkpoint, values: Mapping[str, Serialized], grou
 def _remembered(context: Context, address: Address) -> Ground | None:
     """Return the ground of a put from the caches alone, or None where they do not suffice."""
     thread = context.state.threads.get(address.thread_id)
-    if thread is None or (context.codec.seals and not thread.name_key):
+    if thread is None or not context.lives(thread.stamped_at) or (context.codec.seals and not thread.name_key):
         return None
     if address.checkpoint_id is None:
         return Ground(thread, True, NO_PARENT)
@@ -164,10 +164,15 @@ async def _store(
 
 
 def _thread_fields(context: Context, truth: CheckpointMetadata, now: datetime) -> Document:
-    """Return what a put says of its thread: that it was used, and the metadata that is not of a step."""
+    """Return what a put says of its thread: that it was used, and the metadata that is not of a step.
+
+    Keys with an index stay once they were given; of the others the newest put's count, so that the document is bounded.
+    """
     own = {key: value for key, value in truth.items() if key not in STEP_METADATA}
     clear, _ = readable(own, context.clear_metadata)
-    return {"updated_at": now, **{f"metadata.{key}": value for key, value in clear.items()}}
+    lasting = [key for key in context.options.metadata_keys if key in clear]
+    fields: Document = {f"metadata.{key}": clear.pop(key) for key in lasting}
+    return {"updated_at": now, "last_metadata": clear, **fields}
 
 
 def _checkpoint_write(

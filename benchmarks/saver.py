@@ -80,6 +80,11 @@ def load() -> str:
     return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
 
 
+def is_busy() -> bool:
+    """Say whether more wants to run than this benchmark and its servers."""
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > (os.cpu_count() or 1) + 0.5
+
+
 def _version(package: str) -> str:
     try:
         return version(package)
@@ -105,6 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("\n".join(section.lines([one.name for one in opened])), flush=True)
             done.append(section)
     print(f"\n{verdict(done)} in {time.monotonic() - began:.0f} s, load {load()}")
+    if is_busy():
+        print("Others use this machine too: what waits for the disk or for a server is slower than it is. Run again.")
     if options.json:
         options.json.write_text(json.dumps([asdict(section) for section in done], indent=1))
     return 0 if all(goal.is_met for section in done for goal in section.goals) else 1

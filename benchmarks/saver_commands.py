@@ -85,4 +85,4 @@ def _counted(counter: CommandCounter, step: Callable[[], Any]) -> int:
 
 def _levels(opened: Opened) -> int:
     newest = opened.database["checkpoints"].find_one({"thread_id": "counted"}, sort=[("checkpoint_id", -1)])
-    return max((value.get("levels", 0) for value in newest.get("channels", [])), default=0)
+    return max((len(value.get("chunks", [])) for value in newest.get("channels", [])), default=0)

@@ -38,8 +38,8 @@ class Scale:
     sizes: tuple[int, ...]
     windows: tuple[int, ...]
     seeded: int
-    half: int = 7
-    repeats: int = 9
+    half: int = 12
+    repeats: int = 15
     listed: int = 1000
     large: int = 100
 

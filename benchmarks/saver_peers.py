@@ -20,7 +20,7 @@ from pymongo import MongoClient
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 from saver_chat import Saver
 
-from mongomem.checkpoint.saver import MongoSaver
+from mongomem import MongoSaver
 
 DURABLE = frozenset({"insert", "update", "delete", "findAndModify", "bulkWrite"})
 """Commands that wait for the journal of a majority."""

@@ -7,25 +7,26 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """A number that must not be above its limit.
+class Compared:
+    """A number that says how mongomem does; where it has a limit, it must not be above that.
 
     Attributes:
-        of: What the number is, e.g. "/ official".
+        to: What mongomem's number is divided by, e.g. "/ official".
     """
 
-    of: str
+    to: str
     measured: float
-    limit: float
+    limit: float | None = None
 
     @property
     def is_met(self) -> bool:
-        return self.measured <= self.limit
+        return self.limit is None or self.measured <= self.limit
 
     def text(self) -> str:
-        """Return the number, its limit and the verdict."""
+        """Return the number, and where there is a goal that and the verdict."""
+        number = f"{self.to:<14} {self.measured:6.2f}"
         verdict = "PASS" if self.is_met else "FAIL"
-        return f"{self.of:<14} {self.measured:6.2f}  goal {self.limit:5.2f}  {verdict}"
+        return number if self.limit is None else f"{number}  goal {self.limit:5.2f}  {verdict}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Row:
 
     label: str
     values: Mapping[str, float]
-    goals: Sequence[Goal] = ()
+    compared: Sequence[Compared] = ()
     digits: int = 1
 
 
@@ -47,8 +48,8 @@ class Section:
     rows: list[Row] = field(default_factory=list)
 
     @property
-    def goals(self) -> list[Goal]:
-        return [goal for row in self.rows for goal in row.goals]
+    def goals(self) -> list[Compared]:
+        return [one for row in self.rows for one in row.compared if one.limit is not None]
 
     def lines(self, columns: Sequence[str]) -> Iterator[str]:
         """Draw the section as a table."""
@@ -57,9 +58,9 @@ class Section:
         yield f"{self.heading:<{width}}" + "".join(f"{column:>13}" for column in columns)
         for row in self.rows:
             cells = "".join(f"{_number(row.values.get(column), row.digits):>13}" for column in columns)
-            first, *others = [goal.text() for goal in row.goals] or [""]
+            first, *others = [one.text() for one in row.compared] or [""]
             yield f"{row.label:<{width}}{cells}   {first}".rstrip()
-            yield from (" " * (width + 13 * len(columns) + 3) + goal for goal in others)
+            yield from (" " * (width + 13 * len(columns) + 3) + other for other in others)
         if self.remark:
             yield f"  ({self.remark})"
 

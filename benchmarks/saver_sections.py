@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from saver_commands import Commands
 from saver_measures import HISTORY, Growth, Reads, Scale, Values
 from saver_peers import IN_MEMORY, OFFICIAL, OURS, POSTGRES, SEALED, Size
-from saver_report import Goal, Row, Section
+from saver_report import Compared, Row, Section
 
 DATA_MB, DATA_GROWTH, SEALED_DATA = 5.0, 2.2, 1.5
 """Most data after 400 turns, its growth from 200, and that under encryption as a multiple."""
@@ -31,9 +31,9 @@ OPERATIONS: Mapping[str, int] = {"put": 2, "put_writes": 1, "get_tuple": 2, "lis
 """Most round trips of an operation on a warm saver."""
 
 
-def ratio(values: Values, other: str, limit: float) -> Goal:
+def ratio(values: Values, other: str, limit: float | None = None) -> Compared:
     """Compare mongomem's number with another saver's."""
-    return Goal(f"/ {other}", values[OURS] / values[other], limit)
+    return Compared(f"/ {other}", values[OURS] / values[other], limit)
 
 
 def scaled(values: Values, factor: float) -> Values:
@@ -55,14 +55,14 @@ def size_section(found: Mapping[int, Mapping[str, Size]]) -> Section:
     return section
 
 
-def _size_goals(data: Mapping[int, Values], turn: int) -> list[Goal]:
+def _size_goals(data: Mapping[int, Values], turn: int) -> list[Compared]:
     if turn != READS_AT or turn // 2 not in data:
         return []
     now = data[turn]
     return [
-        Goal("MB", now[OURS], DATA_MB),
-        Goal("/ turn 200", now[OURS] / data[turn // 2][OURS], DATA_GROWTH),
-        Goal("AES / plain", now[SEALED] / now[OURS], SEALED_DATA),
+        Compared("MB", now[OURS], DATA_MB),
+        Compared("/ turn 200", now[OURS] / data[turn // 2][OURS], DATA_GROWTH),
+        Compared("AES / plain", now[SEALED] / now[OURS], SEALED_DATA),
     ]
 
 
@@ -73,22 +73,34 @@ def turn_section(growth: Growth, scale: Scale, counts: Mapping[str, Commands]) -
         f"windows of {2 * scale.half + 1} turns, the savers in turn; before turn {scale.seeded} every thread skips "
         f"{scale.seeded - 3 * scale.half - scale.grown} turns by one update_state with their messages",
     )
-    overheads: list[float] = []
     for middle in (*scale.windows, scale.seeded):
-        values = scaled(growth.wall(scale.window(middle)), 1e3)
-        goals = [ratio(values, OFFICIAL, TURN_OF_OFFICIAL[middle])] if middle in TURN_OF_OFFICIAL else []
-        goals += [ratio(values, POSTGRES, TURN_OF_POSTGRES[middle])] if middle in TURN_OF_POSTGRES else []
-        section.rows.append(Row(f"at turn {middle}", values, goals))
-        over = {name: value - values[IN_MEMORY] for name, value in values.items() if name != IN_MEMORY}
-        overheads.append(over[OURS])
-        is_last = middle == max(TURN_OF_OFFICIAL)
-        flat = [Goal("/ turn 20", overheads[-1] / overheads[0], FLAT)] if is_last else []
-        section.rows.append(Row("  beyond InMemory", over, flat))
-        section.rows.append(Row("  of it computing here", scaled(growth.cpu(scale.window(middle)), 1e3)))
-    durable = {name: count.durable for name, count in counts.items()}
-    section.rows.append(Row("durable commands a turn", durable))
+        section.rows += _turn_rows(growth, scale, middle)
+    section.rows.append(Row("durable commands a turn", {name: count.durable for name, count in counts.items()}))
     section.rows.append(Row("reads a turn", {name: count.reads for name, count in counts.items()}))
     return section
+
+
+def _turn_rows(growth: Growth, scale: Scale, middle: int) -> list[Row]:
+    wall = scaled(growth.wall(scale.window(middle)), 1e3)
+    beyond = beyond_in_memory(wall)
+    compared = [ratio(wall, OFFICIAL, TURN_OF_OFFICIAL.get(middle))]
+    if middle in TURN_OF_POSTGRES:
+        compared.append(ratio(wall, POSTGRES, TURN_OF_POSTGRES[middle]))
+    compared_beyond = [ratio(beyond, OFFICIAL)]
+    if middle == max(TURN_OF_OFFICIAL):
+        first = beyond_in_memory(growth.wall(scale.window(scale.windows[0])))
+        compared_beyond.append(Compared("/ turn 20", beyond[OURS] / first[OURS] / 1e3, FLAT))
+    return [
+        Row(f"at turn {middle}", wall, compared),
+        Row("  beyond InMemory", beyond, compared_beyond),
+        Row("  computing in this process", scaled(growth.cpu(scale.window(middle)), 1e3)),
+        Row("  InMemory / official", {IN_MEMORY: wall[IN_MEMORY] / wall[OFFICIAL]}, digits=2),
+    ]
+
+
+def beyond_in_memory(wall: Values) -> Values:
+    """Return what the savers add to a turn that takes as long as it does without a database."""
+    return {name: value - wall[IN_MEMORY] for name, value in wall.items() if name != IN_MEMORY}
 
 
 def read_section(found: Reads, turn: int) -> Section:
@@ -125,7 +137,7 @@ def command_section(counts: Mapping[str, Commands]) -> Section:
     limits = {**OPERATIONS, "get_tuple, cold": 2 + ours.levels}
     for operation, limit in limits.items():
         values = {name: count.operations[operation] for name, count in counts.items()}
-        section.rows.append(Row(operation, values, [Goal("", values[OURS], limit)], digits=0))
+        section.rows.append(Row(operation, values, [Compared("", values[OURS], limit)], digits=0))
     return section
 
 

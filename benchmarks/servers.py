@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mongomem.local import LocalServer
+from mongomem import LocalServer
 
 CACHE_GB = 1.0
 """WiredTiger's cache: large enough that no saver reads the disk."""

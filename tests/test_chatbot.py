@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import pytest
 
 from openai_server import OpenAIServer, RecordedRequest
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
 CHATBOT = [sys.executable, str(EXAMPLES / "chatbot.py")]
 CONVERSATION = EXAMPLES / "conversation.txt"
 NOTHING = "You have told me nothing about that."
@@ -28,7 +30,13 @@ Chat = Callable[..., str]
 def environment(mongo_uri: str, database_name: str) -> dict[str, str]:
     """The environment of a user who has a server and no key."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    return {**inherited, "MONGODB_URI": mongo_uri, "MONGOMEM_DB": database_name, "PYTHONIOENCODING": "utf-8"}
+    ours = {
+        "MONGODB_URI": mongo_uri,
+        "MONGOMEM_DB": database_name,
+        "PYTHONPATH": str(ROOT),
+        "PYTHONIOENCODING": "utf-8",
+    }
+    return {**inherited, **ours}
 
 
 @pytest.fixture
@@ -173,28 +181,38 @@ class Terminal:
             CHATBOT, stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
         )
         os.close(slave)
+        self._deadline = time.monotonic() + 60
         self.shown = ""
 
     def type(self, keys: bytes) -> None:
         os.write(self._master, keys)
 
     def wait_for(self, text: str) -> None:
-        while text not in self.shown:
-            self.shown += os.read(self._master, 4096).decode(errors="replace")
+        """Wait until something is shown that was not before."""
+        seen = len(self.shown)
+        while text not in self.shown[seen:]:
+            assert self._read(), f"it ended without {text!r}: {self.shown}"
+
+    def _read(self) -> bool:
+        """Take in what is shown; return False at its end."""
+        ready, _, _ = select.select([self._master], [], [], max(0, self._deadline - time.monotonic()))
+        if not ready:
+            self._process.kill()
+            raise TimeoutError(self.shown)
+        try:
+            more = os.read(self._master, 4096)
+        except OSError:  # how Linux says that nobody holds the other end
+            more = b""
+        self.shown += more.decode(errors="replace")
+        return more != b""
 
     def interrupt(self) -> None:
         os.kill(self._process.pid, signal.SIGINT)
 
     def end(self) -> int:
         """Wait for the end; return the exit code."""
-        while True:
-            try:
-                more = os.read(self._master, 4096)
-            except OSError:  # how Linux says that nobody holds the other end
-                more = b""
-            if not more:
-                break
-            self.shown += more.decode(errors="replace")
+        while self._read():
+            pass
         os.close(self._master)
         return self._process.wait(timeout=20)
 
@@ -204,13 +222,13 @@ def test_at_the_keyboard(environment: dict[str, str], last_key: bytes, code: int
     terminal = Terminal(environment)
     terminal.wait_for("> ")
     terminal.type(b"\xff\xfeMy name is Ada.\n")
-    terminal.wait_for("I will remember")
     terminal.wait_for("> ")
     if last_key == b"\x03":
         terminal.interrupt()
     else:
         terminal.type(last_key)
     assert terminal.end() == code
+    assert "I will remember" in terminal.shown
     assert "Traceback" not in terminal.shown
 
 

@@ -25,7 +25,7 @@ WITH_CODE = [document for document in DOCUMENTS if blocks(document, "python")]
 @pytest.mark.parametrize("document", WITH_CODE, ids=lambda document: document.name)
 def test_the_code_of_a_document_prints_what_it_says(document: Path, mongo_uri: str, database_name: str) -> None:
     code = blocks(document, "python").replace('db_name="app"', f"db_name={database_name!r}")
-    environment = {**os.environ, "MONGODB_URI": mongo_uri}
+    environment = {**os.environ, "MONGODB_URI": mongo_uri, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
     assert (ran.stdout, ran.stderr) == (blocks(document, "text").replace("\n\n", "\n"), "")
 

@@ -23,7 +23,10 @@ MODULES = {
 
 MODULE_LINES, BODY_LINES, BODY_LINES_P90 = 300, 40, 25
 
-TOUCHES_A_CLIENT = ("commands", "drivers", "testing", "local", "opening", "memory", "cli", "embeddings", "_server")
+OUTSIDE = (
+    *("commands", "drivers", "opening", "memory", "testing", "cli", "embeddings", "local", "_server"),
+    "store.coalescing",  # gathers the callers of one event loop, before any plan
+)
 """What may know a client, an event loop or a thread; all else is pure, or a plan of commands."""
 
 LOCKED = ("mongomem.checkpoint.caches", "mongomem.search.matrices", "mongomem.search.matrix")
@@ -65,7 +68,7 @@ def is_from(paths: set[str], modules: Iterable[str]) -> set[str]:
 
 def layered() -> dict[str, ast.Module]:
     """Return the modules below the drivers: plans, and what is pure."""
-    outside = is_from(set(MODULES), (f"mongomem.{name}" for name in TOUCHES_A_CLIENT))
+    outside = is_from(set(MODULES), (f"mongomem.{name}" for name in OUTSIDE))
     return {name: tree for name, tree in MODULES.items() if name not in outside}
 
 

@@ -19,7 +19,7 @@ def joined(stored: Cut, chunks: dict[bytes, bytes]) -> bytes:
     lowest, *rest = stored.stored.names or (b"",)
     for names in rest:
         lowest = b"".join([chunks[name] for name in split(lowest)]) + names
-    return stored.stored.whole(b"".join([chunks[name] for name in split(lowest)]))
+    return stored.stored.whole([chunks[name] for name in split(lowest)])
 
 
 def stored_one_after_the_other(values: list[bytes], key: bytes = b"") -> list[int]:

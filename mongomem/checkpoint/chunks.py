@@ -60,9 +60,9 @@ class Stored:
     names: tuple[bytes, ...]
     size: int
 
-    def whole(self, middle: bytes) -> bytes:
-        """Put the bytes together: the ends, and between them what the lowest names name."""
-        return self.ends[:HEAD_BYTES] + middle + self.ends[HEAD_BYTES:] if self.names else self.ends
+    def whole(self, pieces: Sequence[bytes]) -> bytes:
+        """Put the bytes together: the ends, and between them the pieces that the lowest names name."""
+        return b"".join([self.ends[:HEAD_BYTES], *pieces, self.ends[HEAD_BYTES:]]) if self.names else self.ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ async def load(context: Context, values: Sequence[Placed]) -> list[Loaded]:
     keys = [descent.keys() for descent in descents]
     content = await _fetch(context, values, list(chain.from_iterable(keys)))
     return [
-        Loaded(descent.placed.value.whole(b"".join([content[key] for key in own])), frozenset(descent.reached))
+        Loaded(descent.placed.value.whole([content[key] for key in own]), frozenset(descent.reached))
         for descent, own in zip(descents, keys, strict=True)
     ]
 

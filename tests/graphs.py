@@ -6,7 +6,8 @@ import dataclasses
 import operator
 import random
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import zip_longest
 from pprint import pformat
 from typing import Annotated, Any
@@ -19,9 +20,24 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send, interrupt
+from pymongo import MongoClient
 from typing_extensions import TypedDict
 
 MODES = ["values", "updates", "tasks", "checkpoints"]
+
+
+@contextmanager
+def database_of_a_module(client: MongoClient) -> Iterator[str]:
+    """Name a database that nobody else uses; drop it afterwards."""
+    name = f"test_{uuid4().hex}"
+    yield name
+    client.drop_database(name)
+
+
+def empty(client: MongoClient, database: str) -> None:
+    """Delete every document of a database and leave its indexes."""
+    for name in client[database].list_collection_names():
+        client[database][name].delete_many({})
 
 
 class State(TypedDict, total=False):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from langgraph.func import entrypoint, task
@@ -13,7 +12,18 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Overwrite, StateUpdate, interrupt
 from pymongo import MongoClient
 
-from graphs import Flaky, Play, Scenario, State, asking, assert_as_in_memory, chain_of, mapping, nested
+from graphs import (
+    Flaky,
+    Play,
+    Scenario,
+    State,
+    asking,
+    assert_as_in_memory,
+    chain_of,
+    database_of_a_module,
+    mapping,
+    nested,
+)
 from saver_fixtures import saver_of
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -255,9 +265,8 @@ async def a_channel_that_leaves_the_graph_and_returns(play: Play) -> None:
 @pytest.fixture(scope="module")
 def shared_database(mongo_client: MongoClient) -> Iterator[str]:
     """One database for all scenarios: every play has threads of its own."""
-    name = f"test_{uuid4().hex}"
-    yield name
-    mongo_client.drop_database(name)
+    with database_of_a_module(mongo_client) as name:
+        yield name
 
 
 @pytest.fixture

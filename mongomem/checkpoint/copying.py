@@ -11,12 +11,16 @@ from mongomem.checkpoint.documents import (
     checkpoint_key,
     chunk_key,
     chunk_name,
+    member_keys,
     thread_key,
     write_key,
 )
 from mongomem.checkpoint.threads import ensure_thread, thread_write
 from mongomem.commands import BulkWrite, Document, Find, Replace, Update, Write
 from mongomem.errors import InvalidInputError
+
+BY_ID = "_id_"
+"""The index on `_id`, under the name that the server gives it."""
 
 PAGE = 1000
 """How many documents are read and written at a time."""
@@ -46,14 +50,15 @@ async def copy_thread(context: Context, source: object, target: object) -> None:
 
 async def _copy(collection: str, query: Document, changes: Document) -> None:
     """Copy documents page by page, in the order of their ids, with some fields changed."""
-    after: Document = {}
+    first, last = member_keys(query["thread_id"])
+    place: Document = {"$gte": first, "$lte": last}
     while True:
-        found = await Find(collection, query | after, sort=(("_id", 1),), limit=PAGE)
+        found = await Find(collection, query | {"_id": place}, sort=(("_id", 1),), limit=PAGE, hint=BY_ID)
         if found:
             await BulkWrite(collection, [_copied(document | changes) for document in found], ordered=False)
         if len(found) < PAGE:
             return
-        after = {"_id": {"$gt": found[-1]["_id"]}}
+        place = {"$gt": found[-1]["_id"], "$lte": last}
 
 
 def _copied(document: Document) -> Write:

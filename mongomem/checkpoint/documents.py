@@ -78,6 +78,11 @@ def thread_key(thread_id: str) -> bytes:
     return _digest(12, thread_id)
 
 
+def member_keys(thread_id: str) -> tuple[bytes, bytes]:
+    """Return the lowest and the highest `_id` that a checkpoint, chunk or write of a thread can have."""
+    return thread_key(thread_id) + bytes(16), thread_key(thread_id) + b"\xff" * 16
+
+
 def checkpoint_key(address: Address) -> bytes:
     """Return the `_id` of a checkpoint."""
     return thread_key(address.thread_id) + _digest(16, address.checkpoint_ns, address.checkpoint_id or "")
@@ -159,7 +164,7 @@ def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_aft
         ("thread_history", (("thread_id", 1), ("checkpoint_id", -1), ("checkpoint_ns", 1)), is_checkpoint),
         ("newest", (("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)), is_checkpoint),
         ("run", (("metadata.run_id", 1), ("thread_id", 1)), is_checkpoint),
-        ("members", (("thread_id", 1), ("type", 1), ("_id", 1)), None),
+        ("members", (("thread_id", 1), ("type", 1)), None),
         ("threads", (("updated_at", -1), ("thread_id", 1)), is_thread),
         *(
             (f"threads_by_{key}", ((f"metadata.{key}", 1), ("updated_at", -1), ("thread_id", 1)), is_thread)

@@ -178,7 +178,13 @@ class Terminal:
     def __init__(self, environment: dict[str, str]) -> None:
         self._master, slave = pty.openpty()
         self._process = subprocess.Popen(
-            CHATBOT, stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
+            CHATBOT,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs in the background ignore it
         )
         os.close(slave)
         self._deadline = time.monotonic() + 60

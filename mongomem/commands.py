@@ -36,6 +36,9 @@ Plan: TypeAlias = Coroutine["Command[Any]", Any, T]
 HEAVY_BYTES = 1_000_000
 """From this much work on, a `Compute` leaves the event loop for a worker thread."""
 
+LARGEST_BATCH = 2**31 - 1
+"""More documents than a message of 16 MB holds: the server ends a batch there."""
+
 NAMESPACE_NOT_FOUND = 26
 """Server error code: the collection does not exist (MongoDB 4.4 to 8.2)."""
 
@@ -91,7 +94,8 @@ class Find(DatabaseCommand[list[Document]]):
     hint: str | None = None
 
     def issue(self, database: Any) -> Any:
-        # A batch as large as the limit comes closed: no cursor stays open behind a page.
+        # A batch as large as the limit comes closed: no cursor stays open behind a page. Without a limit
+        # the first batch is as large as a message may be, not the default of 101 documents.
         return (
             database[self.collection]
             .find(
@@ -100,7 +104,7 @@ class Find(DatabaseCommand[list[Document]]):
                 sort=list(self.sort) if self.sort else None,
                 limit=self.limit,
                 skip=self.skip,
-                batch_size=self.limit + 1 if self.limit else 0,
+                batch_size=self.limit + 1 if self.limit else LARGEST_BATCH,
                 hint=self.hint,
             )
             .to_list()
@@ -125,7 +129,7 @@ class Aggregate(DatabaseCommand[list[Document]]):
 
     def _start(self, database: Any) -> Any:
         options = {"hint": self.hint} if self.hint else {}
-        return database[self.collection].aggregate(list(self.pipeline), **options)
+        return database[self.collection].aggregate(list(self.pipeline), batchSize=LARGEST_BATCH, **options)
 
 
 @dataclass(frozen=True, slots=True)

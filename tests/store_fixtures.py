@@ -11,7 +11,7 @@ from bag_of_words import bag_of_words
 from mongomem.store.store import MongoStore
 from saver_fixtures import Calls, client_of
 
-DIMS = 64
+DIMS = 512
 
 
 class Clock:
@@ -56,6 +56,11 @@ async def store_of(kind: str, uri: str, db_name: str, **options: Any) -> AsyncIt
     """Make a store on a client of a kind, to be called by the names of its sync methods."""
     async with client_of(kind, uri) as client:
         yield Calls(MongoStore(client, db_name, **options), kind)
+
+
+def store_on(client: Any, kind: str, db_name: str, **options: Any) -> Calls:
+    """Make another store on a client of a kind."""
+    return Calls(MongoStore(client, db_name, **options), kind)
 
 
 def keys(items: Iterable[Any]) -> list[str]:

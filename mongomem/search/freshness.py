@@ -24,7 +24,8 @@ Stamp: TypeAlias = Timestamp
 
 IN_FLIGHT_SECONDS = 5
 
-NOTHING = Timestamp(0, 0)
+NOTHING = Timestamp(0, 1)
+"""Below every stamp. The one before it, (0, 0), means "now" to mongomock, and to a server that inserts it."""
 
 
 @dataclass(slots=True)

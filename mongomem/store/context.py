@@ -23,10 +23,12 @@ class Readiness:
     Attributes:
         set_up: The indexes exist.
         checked: The stored vectors are made as the index configuration says.
+        lacks_indexes: Set up is the user's affair, and was not done: there is nothing to hint at.
     """
 
     set_up: bool = False
     checked: bool = False
+    lacks_indexes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

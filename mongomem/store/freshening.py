@@ -16,8 +16,9 @@ from mongomem.commands import Compute, Document, Find
 from mongomem.search.matrix import Candidate, Change, Matrix
 from mongomem.search.metrics import Vector
 from mongomem.store.context import Context
-from mongomem.store.documents import BY_ID
+from mongomem.store.documents import BY_CHANGE, BY_ID
 from mongomem.store.indexing import Indexing
+from mongomem.store.reading import find_by
 
 CODED = {"changed_at": 1, "codes": 1, "index": 1}
 
@@ -74,7 +75,8 @@ async def _page(context: Context, indexing: Indexing, path: str, last: Sequence[
     condition: Document = {"prefixes": path}
     if last:
         condition["changed_at"] = {"$gte": last[-1].stamp}  # on two shards two items may have one stamp
-    found = await Find(context.items, condition, CODED, sort=[("changed_at", 1)], limit=PAGE)
+    find = Find(context.items, condition, CODED, sort=[("changed_at", 1)], limit=PAGE)
+    found = await find_by(context, BY_CHANGE, find)
     return _changes(found, indexing)
 
 
@@ -82,7 +84,7 @@ async def _catch_up(context: Context, indexing: Indexing, matrix: Matrix, path: 
     """Read which items changed since, an index entry each, and the codes of those that are news."""
     began = time.monotonic()
     condition = {"prefixes": path, "changed_at": {"$gt": matrix.freshness.floor}}
-    met = await Find(context.items, condition, {"changed_at": 1})
+    met = await find_by(context, BY_CHANGE, Find(context.items, condition, {"changed_at": 1}))
     unknown = matrix.unknown((document["_id"], document["changed_at"]) for document in met)
     for start in range(0, len(unknown), PAGE):
         news = await Find(context.items, {"_id": {"$in": unknown[start : start + PAGE]}}, CODED, hint=BY_ID)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ from pymongo.errors import OperationFailure
 
 from mongomem.commands import Aggregate, BulkWrite, Document, Find, Update
 from mongomem.store.context import Context
-from mongomem.store.documents import BY_ID, SHOWN, as_utc, decode_item
+from mongomem.store.documents import BY_ID, BY_UPDATE, SHOWN, as_utc, decode_item
 from mongomem.store.expiry import expires_at
 from mongomem.store.filters import matches, to_query
 from mongomem.store.namespaces import (
@@ -27,6 +28,9 @@ from mongomem.store.values import decode_value
 
 NEWEST_FIRST = (("updated_at", -1), ("_id", 1))
 PAGE = 500
+BAD_HINT = 2
+"""Server error code BadValue: a hint names an index that does not exist (MongoDB 4.4 to 8.2)."""
+
 UNAUTHORIZED = 13
 """Server error code: the user may not do that (MongoDB 4.4 to 8.2)."""
 
@@ -76,6 +80,21 @@ async def refresh(context: Context, documents: Sequence[Document], now: datetime
             raise
 
 
+async def find_by(context: Context, index: str, find: Find) -> list[Document]:
+    """Read by the index that was made for it: left to itself, the server's planner may prefer to sort.
+
+    Where there are no indexes, since the user may not create any, reads by whatever there is.
+    """
+    if not context.readiness.lacks_indexes:
+        try:
+            return await replace(find, hint=index)
+        except OperationFailure as error:
+            if error.code != BAD_HINT:
+                raise
+            context.readiness.lacks_indexes = True
+    return await find
+
+
 async def plain_search(context: Context, op: SearchOp, now: datetime) -> list[Document]:
     """Read the items below a prefix that match, newest update first."""
     return await matching(context, op, {}, now, skip=op.offset, limit=op.limit)
@@ -93,13 +112,15 @@ async def matching(
     if not limit:
         return []
     if not op.filter:
-        return await Find(context.items, query, SHOWN, sort=NEWEST_FIRST, skip=skip, limit=limit)
+        whole = Find(context.items, query, SHOWN, sort=NEWEST_FIRST, skip=skip, limit=limit)
+        return await find_by(context, BY_UPDATE, whole)
     narrowed = [query, to_query(op.filter, field="value", exact_field="exact")]
     size = min(PAGE, skip + limit)
     chosen: list[Document] = []
     after: list[Document] = []
     while len(chosen) < skip + limit:
-        page = await Find(context.items, {"$and": [*narrowed, *after]}, SHOWN, sort=NEWEST_FIRST, limit=size)
+        find = Find(context.items, {"$and": [*narrowed, *after]}, SHOWN, sort=NEWEST_FIRST, limit=size)
+        page = await find_by(context, BY_UPDATE, find)
         chosen += [document for document in page if passes(op.filter, document)]
         if len(page) < size:
             break

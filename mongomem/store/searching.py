@@ -15,12 +15,12 @@ from mongomem.search.codes import decode_vectors
 from mongomem.search.matrix import Matrix
 from mongomem.search.metrics import Vector, similarities
 from mongomem.store.context import Context
-from mongomem.store.documents import BY_ID, SHOWN
+from mongomem.store.documents import BY_ID, BY_UPDATE, SHOWN
 from mongomem.store.filters import to_query
 from mongomem.store.freshening import fresh_matrix, survey
 from mongomem.store.indexing import Indexing
 from mongomem.store.namespaces import path_of, path_range
-from mongomem.store.reading import is_there, matching, passes
+from mongomem.store.reading import find_by, is_there, matching, passes
 from mongomem.store.setup import check_configuration
 
 Scored: TypeAlias = tuple[Document, float | None]
@@ -87,7 +87,8 @@ async def _possible(context: Context, op: SearchOp, now: datetime) -> set[str] |
     if not narrowed:
         return None
     query = {"prefixes": path_of(op.namespace_prefix), **context.expiry.condition(now), **narrowed}
-    return {document["_id"] for document in await Find(context.items, query, {"_id": 1})}
+    found = await find_by(context, BY_UPDATE, Find(context.items, query, {"_id": 1}))
+    return {document["_id"] for document in found}
 
 
 async def _candidates(context: Context, op: SearchOp, ids: Sequence[str], matrix: Matrix | None) -> list[Document]:

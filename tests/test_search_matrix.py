@@ -182,7 +182,8 @@ def test_no_write_is_missed_that_was_visible_when_a_read_began(data: st.DataObje
         visible = [written for written, shown_at in writes if shown_at <= now]
         met = [written for written in visible if written > freshness.floor]
         seen.update(met)
-        freshness.note(met, began=float(now), ended=float(now))
+        server_time = data.draw(st.sampled_from([0, 100 + now]))
+        freshness.note(met, began=float(now), ended=float(now), server_time=server_time)
         assert seen >= set(visible)
 
 

@@ -6,10 +6,11 @@ what has a later stamp than the *floor*. A write gets its stamp a little before 
 one with a lower stamp may show up after one with a higher. Two things are certain of a write that is
 not visible yet, if none takes longer than `IN_FLIGHT_SECONDS` from stamp to visibility:
 
-* its stamp is at most that much below the newest one seen;
+* its stamp is at most that much below the newest one seen, and below the server's time of day;
 * that long after some stamp was seen, everything below it is visible.
 
-The first gives a floor at once, the second brings it up to the newest stamp where writing pauses; so
+The first gives a floor at once (the time of day is asked for once, by the read that loads a matrix),
+the second brings it up to the newest stamp where writing pauses; so
 a search of a namespace at rest reads no document again. Clocks of clients play no part.
 """
 
@@ -46,12 +47,17 @@ class Freshness:
     pending: Stamp = NOTHING
     due: float = 0.0
 
-    def note(self, stamps: list[Stamp], *, began: float, ended: float) -> None:
-        """Take in the stamps that a read found from the floor on, between two times of the monotonic clock."""
+    def note(self, stamps: list[Stamp], *, began: float, ended: float, server_time: int = 0) -> None:
+        """Take in the stamps that a read found from the floor on, between two times of the monotonic clock.
+
+        Where it is known what time it was on the server before the read, in seconds since 1970, the
+        floor is at least as much below that.
+        """
         if began >= self.due:
             self.floor = max(self.floor, self.pending)
             self.pending = max([self.newest, *stamps])
             self.due = ended + IN_FLIGHT_SECONDS
         self.newest = max([self.newest, *stamps])
-        self.floor = max(self.floor, Timestamp(max(0, self.newest.time - IN_FLIGHT_SECONDS), 0))
+        settled = max(self.newest.time, server_time) - IN_FLIGHT_SECONDS
+        self.floor = max(self.floor, Timestamp(max(0, settled), 0))
         self.loaded = True

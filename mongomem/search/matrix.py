@@ -12,7 +12,7 @@ import math
 import threading
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,8 +37,7 @@ SPARE = 256
 """Of candidates that rounding makes equal, this many for each that is wanted, and so many more, are looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """An item as it was last written: its `codes`, or None where it has no vector."""
 
     id: str
@@ -82,15 +81,16 @@ class Matrix:
             for change in changes:
                 known = self._stamps.get(change.id)
                 if known is None or known < change.stamp:
-                    self._remove_rows(change.id)
+                    if known is not None:
+                        self._remove_rows(change.id)
                     self._stamps[change.id] = change.stamp
                     newer[change.id] = change
             self._append([change for change in newer.values() if change.codes])
 
-    def note(self, stamps: list[Stamp], *, began: float, ended: float) -> None:
+    def note(self, stamps: list[Stamp], *, began: float, ended: float, server_time: int = 0) -> None:
         """Take in which stamps a read met, all of whose changes were absorbed. See `Freshness.note`."""
         with self._lock:
-            self.freshness.note(stamps, began=began, ended=ended)
+            self.freshness.note(stamps, began=began, ended=ended, server_time=server_time)
 
     def forget(self, ids: Iterable[str]) -> None:
         """Drop items that are gone."""
@@ -114,15 +114,15 @@ class Matrix:
     def _append(self, changes: list[Change]) -> None:
         if not changes:
             return
-        codes = decode_codes((change.codes or b"" for change in changes), self.dims)
-        start = len(self._owners)
-        self._reserve(start + len(codes))
-        self._codes[start : start + len(codes)] = codes
+        codes = decode_codes([change.codes or b"" for change in changes], self.dims)
+        row = len(self._owners)
+        self._reserve(row + len(codes))
+        self._codes[row : row + len(codes)] = codes
         for change in changes:
             count = len(change.codes or b"") // codes.itemsize
-            first = len(self._owners)
-            self._rows[change.id] = list(range(first, first + count))
-            self._owners.extend([change.id] * count)
+            self._rows[change.id] = [row] if count == 1 else list(range(row, row + count))
+            self._owners += [change.id] * count
+            row += count
 
     def _reserve(self, rows: int) -> None:
         if rows > len(self._codes):

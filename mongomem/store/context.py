@@ -24,11 +24,13 @@ class Readiness:
         set_up: The indexes exist.
         checked: The stored vectors are made as the index configuration says.
         lacks_indexes: Set up is the user's affair, and was not done: there is nothing to hint at.
+        atlas: Whether Atlas Vector Search answers; None: not asked yet.
     """
 
     set_up: bool = False
     checked: bool = False
     lacks_indexes: bool = False
+    atlas: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Context:
     expiry: Expiry
     clock: Callable[[], datetime]
     auto_setup: bool
+    backend: Backend
     readiness: Readiness = field(default_factory=Readiness)
 
     @property
@@ -84,4 +87,5 @@ def context_for(
         expiry=resolve_expiry(ttl),
         clock=clock,
         auto_setup=auto_setup,
+        backend=backend,
     )

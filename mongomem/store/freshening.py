@@ -12,11 +12,11 @@ from collections.abc import Container, Sequence
 from functools import partial
 from typing import Any
 
-from mongomem.commands import Compute, Document, Find
+from mongomem.commands import Compute, Document, Find, RunCommand
 from mongomem.search.matrix import Candidate, Change, Matrix
 from mongomem.search.metrics import Vector
 from mongomem.store.context import Context
-from mongomem.store.documents import BY_CHANGE, BY_ID
+from mongomem.store.documents import BY_CHANGE, BY_ID, as_utc
 from mongomem.store.indexing import Indexing
 from mongomem.store.reading import find_by
 
@@ -60,12 +60,21 @@ async def survey(
 async def _load(context: Context, indexing: Indexing, matrix: Matrix, path: str) -> None:
     """Read a prefix for the first time, in the order of changes; stops where it gets too large."""
     began = time.monotonic()
+    server_time = await _server_time()
     page: Sequence[Change] = ()
     stamps: list[Any] = []
     while (page := await _page(context, indexing, path, page)) and matrix.size <= context.matrices.limit:
         await Compute(partial(matrix.absorb, page), _weight(page))
         stamps = [page[-1].stamp]
-    matrix.note(stamps, began=began, ended=time.monotonic())
+    matrix.note(stamps, began=began, ended=time.monotonic(), server_time=server_time)
+
+
+async def _server_time() -> int:
+    """Ask for the time of day of the server that stamps; 0 where it does not say, or only routes."""
+    hello = await RunCommand({"hello": 1})
+    if "localTime" not in hello or hello.get("msg") == "isdbgrid":  # a mongos, whose clock stamps nothing
+        return 0
+    return int(as_utc(hello["localTime"]).timestamp())
 
 
 async def _page(context: Context, indexing: Indexing, path: str, last: Sequence[Change]) -> Sequence[Change]:

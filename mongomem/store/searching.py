@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from langgraph.store.base import SearchOp
 
-from mongomem.commands import Compute, Document, Find
+from mongomem.commands import Document, Find
 from mongomem.search.codes import decode_vectors
 from mongomem.search.matrix import Matrix
 from mongomem.search.metrics import Vector, similarities
 from mongomem.store.context import Context
 from mongomem.store.documents import BY_ID, BY_UPDATE, SHOWN
 from mongomem.store.filters import to_query
-from mongomem.store.freshening import fresh_matrix, survey
 from mongomem.store.indexing import Indexing
 from mongomem.store.namespaces import path_of, path_range
+from mongomem.store.proposing import proposer
 from mongomem.store.reading import find_by, is_there, matching, passes
 from mongomem.store.setup import check_configuration
 
@@ -58,23 +57,20 @@ async def _ranked(
     Of the `count` best candidates some may be gone, or not match the filter; as many more have to be
     looked at. Where the first look was not enough, the server says which ones may match at all.
     """
-    path = path_of(op.namespace_prefix)
-    matrix = await fresh_matrix(context, indexing, path)
+    propose, matrix = await proposer(context, indexing, path_of(op.namespace_prefix), query)
     wanted = op.offset + op.limit
     count = FILTERED * wanted if op.filter else wanted
     among: set[str] | None = None
     seen: set[str] = set()
     scored: dict[str, tuple[Document, float]] = {}
     while True:
-        if matrix is None:
-            ranking = await survey(context, indexing, path, query, count, among)
-        else:
-            ranking = await Compute(partial(matrix.rank, query, count, among), matrix.size)
-        there = await _candidates(context, op, [item for _, item in ranking if item not in seen], matrix)
-        seen.update(item for _, item in ranking)
+        proposal = await propose(count, among)
+        there = await _candidates(context, op, [item for item in proposal.ids if item not in seen], matrix)
+        seen.update(proposal.ids)
         scored |= _scored([document for document in there if is_found(context, op, document, now)], query, indexing)
-        dropped = sum(item not in scored for _, item in ranking)
-        if len(ranking) < count or count - dropped >= wanted:
+        dropped = sum(item not in scored for item in proposal.ids)
+        enough = len(proposal.ids) >= count and count - dropped >= wanted
+        if enough or (proposal.final and len(proposal.ids) < count):
             return sorted(scored.values(), key=lambda pair: (-pair[1], pair[0]["_id"]))
         if among is None:
             among = await _possible(context, op, now)

@@ -10,6 +10,7 @@ from mongomem.schema.indexes import ensure_indexes
 from mongomem.store.context import Context
 from mongomem.store.documents import indexes_for
 from mongomem.store.indexing import Indexing
+from mongomem.store.proposing import set_up_atlas
 
 CONFIGURATION = "index"
 """The `_id` of the settings that say how the vectors of a store are made."""
@@ -20,6 +21,8 @@ async def setup(context: Context) -> None:
     await ensure_indexes(indexes_for(context.names))
     context.readiness.set_up = True
     await agree_on_configuration(context)
+    if context.backend == "atlas" and context.indexing is not None:
+        await set_up_atlas(context, context.indexing)
 
 
 async def ready_to_write(context: Context) -> None:

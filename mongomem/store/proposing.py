@@ -1,0 +1,131 @@
+"""Plans that propose candidates for a query: from memory, from a reading of everything, or from Atlas.
+
+Whatever proposes, the proposals are read again and scored in `searching`. So these differ in speed
+and freshness, never in scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TypeAlias
+
+from bson.timestamp import Timestamp
+from pymongo.errors import OperationFailure
+
+from mongomem.commands import Aggregate, Compute, Find, Plan, RunCommand, Sleep
+from mongomem.errors import ConfigurationError
+from mongomem.search.atlas import (
+    MOST_NEIGHBOURS,
+    NEIGHBOURS,
+    create_index,
+    index_name,
+    is_queryable,
+    nearest,
+    state_of_index,
+)
+from mongomem.search.matrix import Matrix
+from mongomem.search.metrics import Vector
+from mongomem.store.context import Context
+from mongomem.store.documents import BY_CHANGE
+from mongomem.store.freshening import fresh_matrix, survey
+from mongomem.store.indexing import Indexing
+from mongomem.store.reading import find_by
+
+RECENT = timedelta(minutes=1)
+"""How far Atlas may be behind and nothing be missed: what changed since is proposed too."""
+
+MOST_RECENT = 200
+
+POLLS = 120
+POLL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Ids of candidates, best first.
+
+    Attributes:
+        final: Fewer candidates than asked for mean that there are no more.
+    """
+
+    ids: list[str]
+    final: bool = True
+
+
+Proposer: TypeAlias = Callable[[int, "set[str] | None"], Plan[Proposal]]
+"""Proposes the given number of candidates, of all or of some ids."""
+
+
+async def proposer(context: Context, indexing: Indexing, path: str, query: Vector) -> tuple[Proposer, Matrix | None]:
+    """Choose who proposes; return the matrix too where it is one."""
+    if await uses_atlas(context, indexing):
+        return partial(_propose_by_atlas, context, indexing, path, query), None
+    matrix = await fresh_matrix(context, indexing, path)
+    if matrix is None:
+        return partial(_propose_by_survey, context, indexing, path, query), None
+    return partial(_propose_from_memory, matrix, query), matrix
+
+
+async def _propose_from_memory(matrix: Matrix, query: Vector, count: int, among: Container[str] | None) -> Proposal:
+    ranking = await Compute(partial(matrix.rank, query, count, among), matrix.size)
+    return Proposal([item for _, item in ranking])
+
+
+async def _propose_by_survey(
+    context: Context, indexing: Indexing, path: str, query: Vector, count: int, among: Container[str] | None
+) -> Proposal:
+    return Proposal([item for _, item in await survey(context, indexing, path, query, count, among)])
+
+
+async def _propose_by_atlas(
+    context: Context, indexing: Indexing, path: str, query: Vector, count: int, among: set[str] | None
+) -> Proposal:
+    """Ask along the graph first, and everything (ENN) where many or some particular ones are wanted."""
+    exact = among is not None or count * NEIGHBOURS > MOST_NEIGHBOURS
+    pipeline = nearest(
+        index_name(context.items, indexing.fingerprint),
+        query,
+        path=path,
+        fingerprint=indexing.fingerprint,
+        count=count,
+        exact=exact,
+        among=among,
+    )
+    found = await Aggregate(context.items, pipeline)
+    since = Timestamp(int((context.now() - RECENT).timestamp()), 0)
+    condition = {"prefixes": path, "changed_at": {"$gt": since}}
+    recent = Find(context.items, condition, {"_id": 1}, sort=[("changed_at", -1)], limit=MOST_RECENT)
+    ids = [document["_id"] for document in [*found, *await find_by(context, BY_CHANGE, recent)]]
+    return Proposal(list(dict.fromkeys(ids)), final=exact)
+
+
+async def uses_atlas(context: Context, indexing: Indexing) -> bool:
+    """Say whether Atlas proposes: where the user says so, or, with "auto", where its index is there and answers."""
+    if context.backend != "auto":
+        return context.backend == "atlas"
+    if context.readiness.atlas is None:
+        try:
+            name = index_name(context.items, indexing.fingerprint)
+            context.readiness.atlas = is_queryable(await Aggregate(context.items, state_of_index(name)))
+        except (OperationFailure, NotImplementedError):  # a server, or a mongomock, without search
+            context.readiness.atlas = False
+    return context.readiness.atlas
+
+
+async def set_up_atlas(context: Context, indexing: Indexing) -> None:
+    """Make the search index and wait until it answers. Idempotent.
+
+    Raises:
+        ConfigurationError: It does not answer within ten minutes.
+    """
+    name = index_name(context.items, indexing.fingerprint)
+    if not await Aggregate(context.items, state_of_index(name)):
+        await RunCommand(create_index(context.items, indexing.fingerprint, indexing.dims, indexing.metric))
+    for _ in range(POLLS):
+        if is_queryable(await Aggregate(context.items, state_of_index(name))):
+            return
+        await Sleep(POLL_SECONDS)
+    raise ConfigurationError(f"The search index {name} does not answer after {POLLS * POLL_SECONDS:.0f} s")

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import TypeAlias
 
 from pyfastcdc import FastCDC
 
@@ -36,6 +37,9 @@ HEAD_BYTES = 16
 
 SMALL, LARGE = 1024, 16 * 1024
 """Average sizes of chunks of values. Measured on 400 turns of two 1 KB messages (docs/design.md)."""
+
+LONGEST_SMALL = 4 * SMALL
+"""The longest chunk that a small cut makes."""
 
 NAMES = 256
 """Average size of a chunk of names."""
@@ -65,6 +69,10 @@ class Stored:
         return b"".join([self.ends[:HEAD_BYTES], *pieces, self.ends[HEAD_BYTES:]]) if self.names else self.ends
 
 
+Piece: TypeAlias = tuple[bytes, bytes]
+"""A chunk: its name and its content."""
+
+
 @dataclass(frozen=True, slots=True)
 class Region:
     """A stretch of a value between two large cuts, and the chunks that it is stored as."""
@@ -81,10 +89,12 @@ class Known:
         names: Every chunk that its value reaches.
         regions: Its regions, in order, where the process still has them: a value that begins with them
             is not cut and hashed there again.
+        growing: The pieces behind them, likewise.
     """
 
     names: frozenset[bytes] = frozenset()
     regions: tuple[Region, ...] = ()
+    growing: tuple[Piece, ...] = ()
 
 
 NOTHING = Known()
@@ -106,11 +116,11 @@ def inline(type: str, data: bytes) -> Cut:
 
 def cut(type: str, data: bytes, key: bytes, known: Known = NOTHING) -> Cut:
     """Cut a value into chunks named under `key`, with as many levels of names as it needs."""
-    regions, growing, chunks = _regions(data, key, known)
-    *complete, tail = _cut(growing, SMALL)
-    small = _named(complete, key)
-    chunks |= dict(small)
-    listed = b"".join([name for region in regions for name in region.names] + [name for name, _ in small])
+    regions, rest, chunks = _regions(data, key, known)
+    before = known.growing if len(regions) == len(known.regions) else ()
+    growing, tail = _growing(rest, key, before)
+    chunks |= dict(growing)
+    listed = b"".join([name for region in regions for name in region.names] + [name for name, _ in growing])
     reached, names = set(split(listed)), list[bytes]()
     while len(listed) > LONGEST_NAMES:
         *complete, unfinished = _cut(listed, NAMES)
@@ -121,7 +131,7 @@ def cut(type: str, data: bytes, key: bytes, known: Known = NOTHING) -> Cut:
         reached.update(split(listed))
     stored = Stored(type, data[:HEAD_BYTES] + tail, (listed, *reversed(names)), len(data))
     new = {name: piece for name, piece in chunks.items() if name not in known.names}
-    return Cut(stored, new, Known(frozenset(reached), regions))
+    return Cut(stored, new, Known(frozenset(reached), regions, tuple(growing)))
 
 
 def name_of(piece: bytes, key: bytes) -> bytes:
@@ -150,6 +160,19 @@ def _regions(data: bytes, key: bytes, known: Known) -> tuple[tuple[Region, ...],
     return tuple(regions), growing, chunks
 
 
+def _growing(content: bytes, key: bytes, before: Sequence[Piece]) -> tuple[list[Piece], bytes]:
+    """Return the pieces of an unfinished region, those from `before` that it begins with as they are, and its tail."""
+    pieces: list[Piece] = []
+    start = 0
+    for name, piece in before:
+        if not content.startswith(piece, start):
+            break
+        pieces.append((name, piece))
+        start += len(piece)
+    *complete, tail = _cut(content[start:], SMALL)
+    return pieces + _named(complete, key), tail
+
+
 def _at_rest(region: Region, key: bytes, chunks: dict[bytes, bytes]) -> Region:
     """Store a region that did not change as one large chunk."""
     if len(region.names) == 1:
@@ -169,7 +192,7 @@ def _region(content: bytes, key: bytes, known: Known, chunks: dict[bytes, bytes]
     return Region(content, tuple([one for one, _ in small]))
 
 
-def _named(pieces: Sequence[bytes], key: bytes) -> list[tuple[bytes, bytes]]:
+def _named(pieces: Sequence[bytes], key: bytes) -> list[Piece]:
     return [(name_of(piece, key), piece) for piece in pieces]
 
 

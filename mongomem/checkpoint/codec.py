@@ -21,9 +21,9 @@ from mongomem.errors import ConfigurationError
 PACKING = 1
 """zlib's fastest level: a third off a message of 1 KB, in about 30 µs."""
 
-SHORTEST_PACKED, LONGEST_PACKED = 64, 4096
-"""What is packed: everything that is written often and read seldom. Unpacking 1 MB takes 5 ms, which is as long as
-reviving the messages in it; long chunks are left to the compression of the server's blocks."""
+SHORTEST_PACKED, LONGEST_PACKED = 64, 16 * 1024
+"""What is packed: short content, which is written often and read seldom. Unpacking 1 MB takes 5 ms, which is as long as
+reviving the messages in it; long content is left to the compression of the server's blocks."""
 
 DICTIONARY = (
     b"langchain_core.messages.system SystemMessage langchain_core.messages.tool ToolMessage tool_call_id artifact "
@@ -72,9 +72,9 @@ class Codec:
         """Deserialize bytes that were opened."""
         return self.serde.loads_typed((type, data))
 
-    def seal(self, data: bytes) -> Document:
+    def seal(self, data: bytes, longest_packed: int = LONGEST_PACKED) -> Document:
         """Return the fields that hold `data` in a document: packed where that is shorter, then encrypted."""
-        packed = _pack(data) if SHORTEST_PACKED <= len(data) <= LONGEST_PACKED else data
+        packed = _pack(data) if SHORTEST_PACKED <= len(data) <= longest_packed else data
         field, held = ("packed", packed) if len(packed) < len(data) else ("data", data)
         if self.cipher is None:
             return {field: held}

@@ -18,18 +18,18 @@ Pure: builds and reads documents. Which of them to write, and in what order, sta
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any
 
 from mongomem.checkpoint.addresses import Address
 from mongomem.checkpoint.chunks import Stored
-from mongomem.checkpoint.codec import Codec
 from mongomem.commands import Document
-from mongomem.errors import SchemaVersionError
+from mongomem.errors import CorruptDataError, SchemaVersionError
 from mongomem.schema.indexes import Index
 
 SCHEMA_VERSION = 1
@@ -119,20 +119,30 @@ def utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
 
 
-def value_fields(value: Stored, codec: Codec) -> Document:
-    """Return the fields of a stored value: its bytes, or its ends and the names of chunks."""
-    fields = {"type": value.type, **codec.seal(value.ends)}
+def value_fields(value: Stored) -> Document:
+    """Return the fields that describe a stored value, whose ends stand elsewhere."""
+    fields: Document = {"type": value.type}
     if value.names:
         fields |= {"chunks": list(value.names), "size": value.size}
     return fields
 
 
-def read_value(fields: Mapping[str, Any], codec: Codec) -> Stored:
-    """Read the fields of a stored value."""
-    ends = codec.open(fields)
+def read_value(fields: Mapping[str, Any], ends: bytes) -> Stored:
+    """Read the description of a stored value whose ends were found."""
     if "chunks" not in fields:
         return Stored(fields["type"], ends, (), len(ends))
     return Stored(fields["type"], ends, tuple(bytes(names) for names in fields["chunks"]), int(fields["size"]))
+
+
+def read_values(described: Sequence[Mapping[str, Any]], content: bytes) -> list[Stored]:
+    """Read the values of a document, whose ends stand one behind the other in its content, each of its `length`."""
+    stops = list(accumulate(int(fields["length"]) for fields in described))
+    if (stops or [0])[-1] != len(content):
+        raise CorruptDataError(f"its values have {(stops or [0])[-1]} bytes, and {len(content)} are there")
+    return [
+        read_value(fields, content[stop - fields["length"] : stop])
+        for fields, stop in zip(described, stops, strict=True)
+    ]
 
 
 def check_version(document: Mapping[str, Any], what: object) -> None:

@@ -46,13 +46,15 @@ class Encoded:
     """What a document of a checkpoint holds.
 
     Attributes:
-        values: The channels' values, and under `BODY` the checkpoint without them, with its metadata.
+        body: The checkpoint without its values, with its metadata.
+        channels: The values, by channel.
         known: The chunks that each of the values reaches.
         chunks: Content by name: the chunks that the parent does not reach, to be written.
         is_old: Whether the format is one that leaves pending sends with the parent's writes.
     """
 
-    values: dict[str, Stored]
+    body: Stored
+    channels: dict[str, Stored]
     known: dict[str, Known]
     chunks: dict[bytes, bytes]
     is_old: bool
@@ -88,8 +90,10 @@ def encode(values: Mapping[str, Serialized], checkpoint: Checkpoint, parent: Par
     fresh = {channel: value for channel, value in values.items() if channel not in kept}
     long = {channel: one for channel, one in kept.items() if not one.names and one.size > KEPT_BYTES}
     cuts = {channel: cut(one.type, one.ends, key) for channel, one in long.items()} | _cut_fresh(fresh, parent, key)
+    stored = kept | {channel: made.stored for channel, made in cuts.items()}
     return Encoded(
-        kept | {channel: made.stored for channel, made in cuts.items()},
+        stored.pop(BODY),
+        stored,
         {channel: parent.known[channel] for channel in kept if channel in parent.known}
         | {channel: made.known for channel, made in cuts.items() if made.known.names},
         {name: piece for made in cuts.values() for name, piece in made.chunks.items()},

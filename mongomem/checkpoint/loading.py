@@ -118,3 +118,27 @@ def revive(context: Context, address: Address, value: Stored, data: bytes) -> An
         raise CorruptDataError(
             f"{address}: the serializer cannot read a value of type {value.type!r}: {error}"
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A checkpoint without its values, and its metadata."""
+
+    checkpoint: dict[str, Any]
+    metadata: Any
+
+
+def revive_body(context: Context, address: Address, value: Stored, data: bytes) -> Body:
+    """Deserialize the body of a checkpoint.
+
+    Raises:
+        CorruptDataError: The serializer cannot read the bytes, or they are something else.
+    """
+    revived = revive(context, address, value, data)
+    try:
+        checkpoint, metadata = revived["checkpoint"], revived["metadata"]
+        if isinstance(checkpoint["channel_versions"], dict) and isinstance(metadata, dict):
+            return Body(checkpoint, metadata)
+    except (TypeError, KeyError, IndexError):
+        pass
+    raise CorruptDataError(f"{address}: what is stored as its body is no checkpoint")

@@ -7,7 +7,7 @@ from mongomem.checkpoint.caches import Parent
 from mongomem.checkpoint.chunks import Known
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.encoding import BODY
-from mongomem.checkpoint.loading import Placed, descend, load, revive
+from mongomem.checkpoint.loading import Placed, descend, load, revive_body
 from mongomem.checkpoint.records import read_record
 from mongomem.commands import Document
 
@@ -24,5 +24,5 @@ async def read_parent(context: Context, address: Address, document: Document, ge
         if descent.reached
     }
     (body,) = await load(context, placed[:1])
-    versions = revive(context, address, record.body, body.data)["checkpoint"]["channel_versions"]
+    versions = revive_body(context, address, record.body, body.data).checkpoint["channel_versions"]
     return Parent(versions, record.channels, reached, generation)

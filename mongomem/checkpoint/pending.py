@@ -103,7 +103,8 @@ def _write(context: Context, address: Address, task_id: str, task_path: str, one
         "channel": one.channel,
         "touched_at": context.now(),
         "schema_version": SCHEMA_VERSION,
-        **value_fields(made.stored, context.codec),
+        **value_fields(made.stored),
+        **context.codec.seal(made.stored.ends),
     }
     if one.idx < 0:
         return Replace(condition, condition | fields)

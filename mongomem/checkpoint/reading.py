@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.types import TASKS
 from mongomem.checkpoint.addresses import Address, address_of, configurable, identifier, optional_identifier
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import CHECKPOINT, VISIBLE, thread_key
-from mongomem.checkpoint.loading import MissingChunkError, Placed, load, revive
+from mongomem.checkpoint.loading import MissingChunkError, Placed, load, revive_body
 from mongomem.checkpoint.metadata import checked_filter, contains, narrowing
 from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
 from mongomem.checkpoint.restoring import Restored, restore
@@ -169,7 +169,7 @@ async def _matching(context: Context, records: Sequence[Record], filter: Mapping
     return [
         record
         for record, body in zip(records, bodies, strict=True)
-        if contains(revive(context, record.address, record.body, body.data)["metadata"], filter)
+        if contains(revive_body(context, record.address, record.body, body.data).metadata, filter)
     ]
 
 

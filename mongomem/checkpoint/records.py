@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import writes_sort_key
 from mongomem.checkpoint.addresses import Address
 from mongomem.checkpoint.chunks import Stored
 from mongomem.checkpoint.codec import Codec
-from mongomem.checkpoint.documents import check_version, read_value, utc
+from mongomem.checkpoint.documents import check_version, read_value, read_values, utc
 from mongomem.commands import Document
 from mongomem.errors import CorruptDataError, MongomemError
 
@@ -60,8 +60,8 @@ def read_record(document: Document, codec: Codec) -> Record:
     check_version(document, where)
     try:
         address = Address(document["thread_id"], document["checkpoint_ns"], document["checkpoint_id"])
-        channels = {fields["channel"]: read_value(fields, codec) for fields in document["channels"]}
-        body = read_value(document["body"], codec)
+        body, *values = read_values([document["body"], *document["channels"]], codec.open(document["content"]))
+        channels = {fields["channel"]: value for fields, value in zip(document["channels"], values, strict=True)}
         touched_at, old = utc(document["touched_at"]), bool(document.get("sends_in_parent"))
         cut_off = bool(document.get("parent_is_hidden"))
         return Record(address, document["parent_checkpoint_id"], body, channels, touched_at, old, cut_off)
@@ -82,7 +82,7 @@ def read_write(document: Document, codec: Codec) -> WriteRecord:
     check_version(document, where)
     try:
         address = Address(document["thread_id"], document["checkpoint_ns"], document["checkpoint_id"])
-        value = read_value(document, codec)
+        value = read_value(document, codec.open(document))
         return WriteRecord(
             address, document["task_id"], document["task_path"], int(document["idx"]), document["channel"], value
         )

@@ -21,7 +21,7 @@ from mongomem.checkpoint.documents import (
     whole_milliseconds,
 )
 from mongomem.checkpoint.lineage import Node, Removal, beyond_the_last, callers_of, removal
-from mongomem.checkpoint.loading import Placed, load, revive
+from mongomem.checkpoint.loading import Placed, load, revive_body
 from mongomem.checkpoint.records import read_record
 from mongomem.checkpoint.sweeping import sweep
 from mongomem.checkpoint.thread_list import Thread, list_threads
@@ -215,8 +215,8 @@ async def _nodes(context: Context, thread_id: str) -> list[Node]:
     bodies = await load(context, [Placed(thread_id, record.body) for record in records])
     nodes = []
     for document, record, body in zip(documents, records, bodies, strict=True):
-        revived = revive(context, record.address, record.body, body.data)
-        metadata = revived["metadata"]
+        revived = revive_body(context, record.address, record.body, body.data)
+        metadata = revived.metadata
         nodes.append(
             Node(
                 record.address,
@@ -226,7 +226,7 @@ async def _nodes(context: Context, thread_id: str) -> list[Node]:
                 metadata.get("run_id"),
                 callers_of(thread_id, record.address.checkpoint_ns, metadata.get("parents")),
                 frozenset(record.channels),
-                frozenset(revived["checkpoint"]["channel_versions"]),
+                frozenset(revived.checkpoint["channel_versions"]),
                 frozenset(metadata.get("counters_since_delta_snapshot") or ()),
             )
         )

@@ -16,7 +16,7 @@ from mongomem.checkpoint.caches import Parent
 from mongomem.checkpoint.chunks import Known
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.encoding import BODY
-from mongomem.checkpoint.loading import Loaded, Placed, load, revive
+from mongomem.checkpoint.loading import Loaded, Placed, load, revive, revive_body
 from mongomem.checkpoint.records import Record, WriteRecord
 from mongomem.checkpoint.versions import next_version
 from mongomem.commands import Compute
@@ -80,8 +80,8 @@ def _decode_all(
 def _decode(
     context: Context, record: Record, loaded: dict[str, Loaded], writes: list[tuple[WriteRecord, Loaded]]
 ) -> Restored:
-    body = revive(context, record.address, record.body, loaded[BODY].data)
-    checkpoint = body["checkpoint"]
+    body = revive_body(context, record.address, record.body, loaded[BODY].data)
+    checkpoint: Any = body.checkpoint
     checkpoint["channel_values"] = {
         channel: revive(context, record.address, value, loaded[channel].data)
         for channel, value in record.channels.items()
@@ -94,7 +94,7 @@ def _decode(
     found = CheckpointTuple(
         config=record.address.config(),
         checkpoint=checkpoint,
-        metadata=body["metadata"],
+        metadata=body.metadata,
         parent_config=_parent_config(record),
         pending_writes=[
             (write.task_id, write.channel, value) for write, value in revived if write.address == record.address

@@ -16,6 +16,7 @@ from datetime import datetime
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from mongomem.checkpoint.caches import ThreadState
+from mongomem.checkpoint.chunks import LONGEST_SMALL
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import (
     CHUNK,
@@ -117,7 +118,7 @@ def chunk_writes(
         Update(
             {"_id": chunk_key(thread_id, name), "thread_id": thread_id},
             {
-                "$setOnInsert": context.codec.seal(piece),
+                "$setOnInsert": context.codec.seal(piece, LONGEST_SMALL),
                 "$set": {"type": CHUNK, "epoch": epoch, "touched_at": now},
                 "$unset": {"idle_since": ""},
             },

@@ -23,6 +23,7 @@ from pymongo.errors import BulkWriteError
 
 from mongomem.checkpoint.addresses import Address, address_of, identifier
 from mongomem.checkpoint.caches import Parent, ThreadState
+from mongomem.checkpoint.chunks import Stored
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import (
     CHECKPOINT,
@@ -186,6 +187,8 @@ def _checkpoint_write(
 ) -> Replace:
     clear, omitted = readable(truth, context.clear_metadata)
     key = checkpoint_key(child)
+    body, channels = encoded.body, encoded.channels
+    content = b"".join([body.ends, *(value.ends for value in channels.values())])
     document: Document = {
         "_id": key,
         "type": CHECKPOINT,
@@ -200,21 +203,21 @@ def _checkpoint_write(
         "metadata": clear,
         **({"metadata_omitted": omitted} if omitted else {}),
         **({"sends_in_parent": True} if encoded.is_old else {}),
-        "body": value_fields(encoded.values[BODY], context.codec),
-        "channels": [
-            {"channel": channel, **value_fields(value, context.codec)}
-            for channel, value in encoded.values.items()
-            if channel != BODY
-        ],
+        "body": _described(body),
+        "channels": [{"channel": channel, **_described(value)} for channel, value in channels.items()],
+        "content": context.codec.seal(content),
     }
     return Replace({"_id": key, "thread_id": child.thread_id}, document)
+
+
+def _described(value: Stored) -> Document:
+    return {**value_fields(value), "length": len(value.ends)}
 
 
 def _remember(context: Context, child: Address, checkpoint: Checkpoint, encoded: Encoded, thread: ThreadState) -> None:
     """Keep what the next put and the next read will need."""
     for name, piece in encoded.chunks.items():
         context.state.chunks.put(chunk_key(child.thread_id, name), piece)
-    channels = {channel: value for channel, value in encoded.values.items() if channel != BODY}
-    parent = Parent(dict(checkpoint["channel_versions"]), channels, encoded.known, thread.generation)
+    parent = Parent(dict(checkpoint["channel_versions"]), encoded.channels, encoded.known, thread.generation)
     context.state.parents.put(child, parent)
     context.state.threads.put(child.thread_id, thread)

@@ -54,8 +54,9 @@ async def _ranked(
 ) -> list[tuple[Document, float]]:
     """Rank the best ``offset + limit`` items at least, or all there are.
 
-    Of the `count` best candidates some may be gone, or not match the filter; as many more have to be
-    looked at. Where the first look was not enough, the server says which ones may match at all.
+    Of the first `count` proposals each is certain to be closer than all that was not proposed. But some
+    may be gone, or not match the filter; then more have to be looked at, and where the first look was
+    not enough, the server says which ones may match at all.
     """
     propose, matrix = await proposer(context, indexing, path_of(op.namespace_prefix), query)
     wanted = op.offset + op.limit
@@ -68,8 +69,7 @@ async def _ranked(
         there = await _candidates(context, op, [item for item in proposal.ids if item not in seen], matrix)
         seen.update(proposal.ids)
         scored |= _scored([document for document in there if is_found(context, op, document, now)], query, indexing)
-        dropped = sum(item not in scored for item in proposal.ids)
-        enough = len(proposal.ids) >= count and count - dropped >= wanted
+        enough = sum(item in scored for item in proposal.ids[:count]) >= wanted
         if enough or (proposal.final and len(proposal.ids) < count):
             return sorted(scored.values(), key=lambda pair: (-pair[1], pair[0]["_id"]))
         if among is None:

@@ -8,11 +8,14 @@ from typing import Any
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.store.base import IndexConfig, SearchItem, TTLConfig
+from pymongo import AsyncMongoClient
 
 from mongomem.checkpoint.addresses import identifier
+from mongomem.checkpoint.context import checked_keys
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.commands import Plan
 from mongomem.drivers import Concerns, drivers_for
+from mongomem.errors import UsageError
 from mongomem.opening import Opening
 from mongomem.store.store import MongoStore
 from mongomem.users import Erased, erase_user, threads_of
@@ -59,7 +62,7 @@ class MongoMemory:
     ) -> None:
         self._client = client
         self._drivers = drivers_for(client, db_name, Concerns())
-        self._user_key = user_key
+        (self._user_key,) = checked_keys("user_key", (user_key,))
         self._user_namespace = user_namespace
         shared: dict[str, Any] = {"collection_prefix": collection_prefix, "auto_setup": auto_setup}
         own_saver = {"serde": serde, "ttl": thread_ttl, "metadata_indexes": (user_key,), **(saver_options or {})}
@@ -89,11 +92,18 @@ class MongoMemory:
         return await Opening.of(cls, uri, {"db_name": db_name, **options}).__aenter__()
 
     def close(self) -> None:
-        """Close the client."""
+        """Close the client, a ``MongoClient``."""
+        if isinstance(self._client, AsyncMongoClient):
+            raise UsageError(
+                "close() was called, but the client is an AsyncMongoClient: write `await memory.aclose()`."
+            )
         self._client.close()
 
     async def aclose(self) -> None:
-        """Close the client."""
+        """Close the client, an ``AsyncMongoClient``."""
+        if not isinstance(self._client, AsyncMongoClient):
+            kind = type(self._client).__name__
+            raise UsageError(f"aclose() was called, but the client is a {kind}: write `memory.close()`.")
         await self._client.close()
 
     def setup(self) -> None:
@@ -110,6 +120,7 @@ class MongoMemory:
         """Delete every thread and every memory of a user, bypassing every grace. Can be repeated.
 
         Threads are those whose metadata names the user: run graphs with ``{"configurable": {"user_id": ...}}``.
+        An id that is an int or a UUID is one with its string.
         """
         return self._drivers.run(self._erasing(user_id))
 
@@ -118,15 +129,21 @@ class MongoMemory:
         return await self._drivers.arun(self._erasing(user_id))
 
     def _erasing(self, user_id: str) -> Plan[Erased]:
-        namespace = self._user_namespace(identifier("user_id", user_id))
+        namespace = self._namespace_of(user_id)
         return erase_user(self.saver._context(), self.store._context, self._user_key, user_id, namespace)
 
+    def _namespace_of(self, user_id: str) -> tuple[str, ...]:
+        return self._user_namespace(identifier("user_id", user_id))
+
     def export_user(self, user_id: str) -> Iterator[CheckpointTuple | SearchItem]:
-        """Stream everything of a user: the checkpoints of every thread, newest first, then the memories."""
+        """Stream everything of a user: the checkpoints of every thread, newest first, then the memories.
+
+        Whose they are is decided as by `erase_user`.
+        """
         for thread in self._drivers.run(threads_of(self.saver._context(), self._user_key, user_id)):
             yield from self.saver.list({"configurable": {"thread_id": thread.thread_id}})
-        offset = 0
-        while page := self.store.search(self._user_namespace(user_id), limit=PAGE, offset=offset, refresh_ttl=False):
+        offset, namespace = 0, self._namespace_of(user_id)
+        while page := self.store.search(namespace, limit=PAGE, offset=offset, refresh_ttl=False):
             yield from page
             offset += len(page)
 
@@ -135,7 +152,7 @@ class MongoMemory:
         for thread in await self._drivers.arun(threads_of(self.saver._context(), self._user_key, user_id)):
             async for one in self.saver.alist({"configurable": {"thread_id": thread.thread_id}}):
                 yield one
-        offset, namespace = 0, self._user_namespace(user_id)
+        offset, namespace = 0, self._namespace_of(user_id)
         while page := await self.store.asearch(namespace, limit=PAGE, offset=offset, refresh_ttl=False):
             for item in page:
                 yield item

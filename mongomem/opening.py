@@ -1,15 +1,18 @@
 """`from_conn_string`: something to enter that owns the client it opens.
 
 One object for both worlds: ``with`` opens a ``MongoClient``, ``async with`` an ``AsyncMongoClient``.
-Making it does no I/O, so it can be made at import time; each event loop that enters it gets a client
-of its own, because an ``AsyncMongoClient`` belongs to one loop.
+Making it does no I/O, so it can be made at import time, and entered by many at once: sync callers share
+one client, and so do the tasks of one event loop, because an ``AsyncMongoClient`` belongs to one loop.
+The last that leaves closes it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
 from pymongo import AsyncMongoClient, MongoClient
@@ -19,8 +22,19 @@ from mongomem.errors import UsageError
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
+class _Opened(Generic[T]):
+    """A client, how many are inside of it, and what the first of them built on it."""
+
+    client: Any
+    inside: int = 0
+    built: T | None = None
+
+
 class Opening(Generic[T]):
-    """Opens a client and builds a T on it when entered; closes the client when left.
+    """Opens a client and builds a T on it when first entered; closes the client when the last has left.
+
+    Whoever enters meanwhile gets the same T.
 
     Args:
         name: What it opens, as the user wrote it, for messages: ``"MongoSaver"``.
@@ -40,8 +54,8 @@ class Opening(Generic[T]):
         self._uri = uri
         self._build = build
         self._client_options = dict(client_options)
-        self._clients: list[MongoClient[Any]] = []
-        self._aclients: dict[asyncio.AbstractEventLoop, list[AsyncMongoClient[Any]]] = {}
+        self._opened: dict[asyncio.AbstractEventLoop | None, _Opened[T]] = {}
+        self._lock = threading.Lock()
 
     @classmethod
     def of(cls, made: Callable[..., T], uri: str, options: Mapping[str, Any]) -> Opening[T]:
@@ -52,25 +66,65 @@ class Opening(Generic[T]):
         return cls(made.__name__, uri, lambda client: made(client, **own), others)
 
     def __enter__(self) -> T:
-        client: MongoClient[Any] = MongoClient(self._uri, **self._client_options)
-        self._clients.append(client)
-        return self._build(client)
+        opened = self._count_in(None, MongoClient)
+        try:
+            return self._built_on(opened)
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *exc_info: object) -> None:
-        self._clients.pop().close()
+        client = self._count_out(None)
+        if client is not None:
+            client.close()
 
     async def __aenter__(self) -> T:
-        client: AsyncMongoClient[Any] = AsyncMongoClient(self._uri, **self._client_options)
-        self._aclients.setdefault(asyncio.get_running_loop(), []).append(client)
-        return self._build(client)
+        opened = self._count_in(asyncio.get_running_loop(), AsyncMongoClient)
+        try:
+            return self._built_on(opened)
+        except BaseException:
+            await self.__aexit__()
+            raise
 
     async def __aexit__(self, *exc_info: object) -> None:
-        loop = asyncio.get_running_loop()
-        opened = self._aclients[loop]
-        client = opened.pop()
-        if not opened:
-            del self._aclients[loop]
-        await client.close()
+        client = self._count_out(asyncio.get_running_loop())
+        if client is not None:
+            await client.close()
+
+    def _count_in(self, loop: asyncio.AbstractEventLoop | None, make: Callable[..., Any]) -> _Opened[T]:
+        """Count one more inside; the first makes the client."""
+        with self._lock:
+            if loop not in self._opened:
+                self._opened[loop] = _Opened(make(self._uri, **self._client_options))
+            opened = self._opened[loop]
+            opened.inside += 1
+            return opened
+
+    def _built_on(self, opened: _Opened[T]) -> T:
+        with self._lock:
+            if opened.built is None:
+                opened.built = self._build(opened.client)
+            return opened.built
+
+    def _count_out(self, loop: asyncio.AbstractEventLoop | None) -> Any:
+        """Count one less inside; return the client to the last, who closes it.
+
+        Raises:
+            UsageError: Nobody is inside.
+        """
+        with self._lock:
+            opened = self._opened.get(loop)
+            if opened is None:
+                where = "" if loop is None else "in this event loop "
+                raise UsageError(
+                    f"{self._name}.from_conn_string(...) was left {where}more often than entered: leave it to "
+                    f"`{'with' if loop is None else 'async with'}`, which does both once."
+                )
+            opened.inside -= 1
+            if opened.inside:
+                return None
+            del self._opened[loop]
+            return opened.client
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refuse to be used in place of what it opens. Names with an underscore are probes, not uses."""

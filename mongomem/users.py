@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from mongomem.checkpoint.addresses import identifier
 from mongomem.checkpoint.context import Context as SaverContext
+from mongomem.checkpoint.metadata import LARGEST_INTEGER
 from mongomem.checkpoint.removing import delete_thread
 from mongomem.checkpoint.thread_list import Thread, list_threads
 from mongomem.store.context import Context as StoreContext
@@ -24,18 +26,34 @@ class Erased:
     memories: int
 
 
-async def threads_of(context: SaverContext, user_key: str, user_id: str, *, ended: bool = False) -> list[Thread]:
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+"""Integers as ``str`` writes them, up to a few more than BSON holds."""
+
+
+def forms_of(user_id: object) -> list[str | int]:
+    """Return every form in which metadata may hold a user id: the string, and the integer that it is the string of.
+
+    Metadata keeps the type that the config had, so that one user may stand there as 7 and as "7".
+    """
+    text = identifier("user_id", user_id)
+    number = int(text) if _INTEGER.fullmatch(text) else LARGEST_INTEGER + 1
+    return [text, number] if abs(number) <= LARGEST_INTEGER else [text]
+
+
+async def threads_of(context: SaverContext, user_key: str, user_id: object, *, ended: bool = False) -> list[Thread]:
     """Return every thread of a user; with `ended` also those that a deletion has not finished with."""
-    wanted = {user_key: identifier("user_id", user_id)}
-    found = page = await list_threads(context, wanted, PAGE, None, ended=ended)
-    while len(page) == PAGE:
-        page = await list_threads(context, wanted, PAGE, page[-1], ended=ended)
-        found = found + page
-    return found
+    found: dict[str, Thread] = {}
+    for form in forms_of(user_id):
+        page = await list_threads(context, {user_key: form}, PAGE, None, ended=ended)
+        found |= {thread.thread_id: thread for thread in page}
+        while len(page) == PAGE:
+            page = await list_threads(context, {user_key: form}, PAGE, page[-1], ended=ended)
+            found |= {thread.thread_id: thread for thread in page}
+    return list(found.values())
 
 
 async def erase_user(
-    saver: SaverContext, store: StoreContext, user_key: str, user_id: str, namespace: tuple[str, ...]
+    saver: SaverContext, store: StoreContext, user_key: str, user_id: object, namespace: tuple[str, ...]
 ) -> Erased:
     """Delete every thread and every memory of a user, at once and without any grace; then forget all caches."""
     threads = [thread.thread_id for thread in await threads_of(saver, user_key, user_id, ended=True)]

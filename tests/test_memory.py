@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
+import mongomock
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 from pymongo import AsyncMongoClient, MongoClient
 
 from bag_of_words import bag_of_words
-from mongomem import MongoMemory, MongoSaver, MongoStore, UsageError
+from mongomem import ConfigurationError, InvalidInputError, MongoMemory, MongoSaver, UsageError
 from mongomem.drivers import Concerns
-from saver_fixtures import KINDS, client_of
+from mongomem.users import PAGE, forms_of
+from saver_fixtures import KINDS, Calls, client_of
 
 INDEX: Any = {"embed": bag_of_words(64), "dims": 64, "fields": ["text"]}
 
@@ -104,53 +108,6 @@ def test_erasing_leaves_no_document_of_the_user(mongo_client: MongoClient, datab
     assert "metadata" not in left["checkpoints"][0]
 
 
-@pytest.mark.parametrize("opened", [MongoMemory, MongoSaver, MongoStore])
-def test_from_conn_string_works_in_with(opened: Any, mongo_uri: str, database_name: str) -> None:
-    with opened.from_conn_string(mongo_uri, db_name=database_name, appname="mongomem-test") as one:
-        one.setup()
-    with pytest.raises(Exception, match="Cannot use MongoClient after close"):
-        one.setup()
-
-
-@pytest.mark.parametrize("opened", [MongoMemory, MongoSaver, MongoStore])
-async def test_from_conn_string_works_in_async_with(opened: Any, mongo_uri: str, database_name: str) -> None:
-    async with opened.from_conn_string(mongo_uri, db_name=database_name) as one:
-        await one.asetup()
-        with pytest.raises(UsageError, match="await the async twin"):
-            one.setup()
-
-
-async def test_options_that_are_not_its_own_reach_the_client(mongo_uri: str, database_name: str) -> None:
-    opening = MongoSaver.from_conn_string(mongo_uri, db_name=database_name, appname="mine", collection_prefix="p_")
-    with opening as saver:
-        saver.setup()
-        assert opening._clients[0].options.pool_options.appname == "mine"
-        assert "p_checkpoints" in opening._clients[0][database_name].list_collection_names()
-
-
-def test_an_opening_that_was_not_entered_says_what_to_write(mongo_uri: str) -> None:
-    opening = MongoMemory.from_conn_string(mongo_uri)
-    with pytest.raises(UsageError, match=r"with MongoMemory.from_conn_string\(uri\) as memory"):
-        _ = opening.saver
-    with pytest.raises(TypeError, match=r"not entered: write `with MongoSaver.from_conn_string\(uri\)"):
-        chat().compile(checkpointer=MongoSaver.from_conn_string(mongo_uri))  # type: ignore[arg-type]
-
-
-def test_connect_and_close_for_notebooks(mongo_uri: str, database_name: str) -> None:
-    memory = MongoMemory.connect(mongo_uri, db_name=database_name, index=INDEX)
-    memory.setup()
-    memory.store.put(("ada",), "k", {"text": "tea"})
-    memory.close()
-    with pytest.raises(Exception, match="Cannot use MongoClient after close"):
-        memory.store.get(("ada",), "k")
-
-
-async def test_aconnect_and_aclose(mongo_uri: str, database_name: str) -> None:
-    memory = await MongoMemory.aconnect(mongo_uri, db_name=database_name)
-    await memory.asetup()
-    await memory.aclose()
-
-
 def test_a_client_used_in_another_loop_is_named(mongo_uri: str, database_name: str) -> None:
     client: AsyncMongoClient = AsyncMongoClient(mongo_uri)
     saver = MongoSaver(client, database_name)
@@ -163,29 +120,6 @@ def test_a_client_used_in_another_loop_is_named(mongo_uri: str, database_name: s
     first.run_until_complete(client.close())
     first.close()
     second.close()
-
-
-def test_one_opening_serves_several_loops(mongo_uri: str, database_name: str) -> None:
-    opening = MongoSaver.from_conn_string(mongo_uri, db_name=database_name)
-    failures: list[BaseException] = []
-
-    async def use() -> None:
-        async with opening as saver:
-            assert await saver.aget_tuple({"configurable": {"thread_id": "1"}}) is None
-
-    def run() -> None:
-        try:
-            asyncio.run(use())
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert failures == []
-    assert opening._aclients == {}
 
 
 async def test_a_sync_call_on_an_async_client_fails_at_once(mongo_uri: str, database_name: str) -> None:
@@ -206,3 +140,116 @@ def test_concerns_are_majority_and_primary_whatever_the_client_says(mongo_uri: s
         assert database.write_concern.document == {"w": "majority"}
         assert database.read_concern.level == "majority"
         assert database.read_preference == Concerns().read_preference
+
+
+@pytest.mark.parametrize(("stored", "asked"), [(7, "7"), ("7", 7), (7, 7), (-3, "-3"), (0, "0"), (UUID(int=5),) * 2])
+async def test_a_user_id_is_one_with_its_string(kind_and_memory: Any, stored: Any, asked: Any) -> None:
+    kind, memory = kind_and_memory
+    saver, store = Calls(memory.saver, kind), Calls(memory.store, kind)
+    # LangGraph keeps strings and numbers of a config as metadata, and no UUID (get_checkpoint_metadata).
+    given = str(stored) if isinstance(stored, UUID) else stored
+    held = {"as given": given, "as a string": str(stored), "of another": "77", "of yet another": 77}
+    for thread_id, user_id in held.items():
+        config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", "user_id": user_id}}
+        await saver("put", config, empty_checkpoint(), {"source": "input", "step": -1}, {})
+    await store("put", (str(stored),), "k", {"text": "tea"})
+    exported = [one async for one in memory.aexport_user(asked)] if saver.is_async else list(memory.export_user(asked))
+    ids = [one.config["configurable"]["thread_id"] for one in exported if hasattr(one, "checkpoint")]
+    assert sorted(ids) == ["as a string", "as given"]
+    assert [one.key for one in exported if hasattr(one, "key")] == ["k"]
+    erased = await memory.aerase_user(asked) if saver.is_async else memory.erase_user(asked)
+    assert sorted(erased.threads) == ["as a string", "as given"]
+    assert erased.memories == 1
+    assert len(await saver.list(None)) == 2
+
+
+@pytest.mark.parametrize(
+    ("user_id", "forms"),
+    [
+        ("ada", ["ada"]),
+        (7, ["7", 7]),
+        ("7", ["7", 7]),
+        ("-7", ["-7", -7]),
+        *(((text), [text]) for text in ("07", "-0", "+7", " 7", "7.0", "1_0", "\u0667", "", "true")),
+        (2**63 - 1, [str(2**63 - 1), 2**63 - 1]),
+        (2**63, [str(2**63)]),
+        ("9" * 10_000, ["9" * 10_000]),
+        (UUID(int=1), ["00000000-0000-0000-0000-000000000001"]),
+    ],
+)
+def test_forms_of_a_user_id(user_id: Any, forms: list[Any]) -> None:
+    assert forms_of(user_id) == forms
+
+
+@pytest.mark.parametrize("wrong", [None, True, 7.0, b"7", ("7",), {"$ne": None}])
+def test_what_is_no_user_id_is_refused(wrong: Any, database_name: str) -> None:
+    memory = MongoMemory(mongomock.MongoClient(), database_name)
+    with pytest.raises(InvalidInputError, match="user_id must be a string"):
+        memory.erase_user(wrong)
+    with pytest.raises(InvalidInputError, match="user_id must be a string"):
+        list(memory.export_user(wrong))
+
+
+async def test_more_threads_than_a_page_are_all_erased(mongo_client: MongoClient, database_name: str) -> None:
+    memory = MongoMemory(mongo_client, database_name)
+    for number in range(PAGE + 3):
+        config: Any = {"configurable": {"thread_id": str(number), "checkpoint_ns": "", "user_id": number % 2 or "1"}}
+        memory.saver.put(config, empty_checkpoint(), {"source": "input", "step": -1, "parents": {}}, {})
+    assert len(memory.erase_user("1").threads) == PAGE + 3
+
+
+NO_FIELDS = ["", "user.id", ".", "$user", "a\0b", None, 7]
+
+
+@pytest.mark.parametrize("key", NO_FIELDS)
+def test_a_user_key_that_is_no_field_is_refused(key: Any) -> None:
+    client = mongomock.MongoClient()
+    for saver_options in ({}, {"metadata_indexes": ()}):
+        with pytest.raises(ConfigurationError, match="user_key names no field"):
+            MongoMemory(client, user_key=key, saver_options=saver_options)
+
+
+WRONG_OPTIONS: list[tuple[str, Any]] = [
+    ("metadata_indexes", "user_id"),
+    ("metadata_indexes", b"user_id"),
+    ("metadata_indexes", 7),
+    ("metadata_indexes", {"user_id": 1}),
+    *(("metadata_indexes", ("user_id", key)) for key in NO_FIELDS),
+    ("clear_metadata", "user_id"),
+    ("clear_metadata", {"user_id", 7}),
+    ("collection_prefix", None),
+    ("collection_prefix", 7),
+    ("collection_prefix", "a$"),
+    ("collection_prefix", "a\0"),
+    ("collection_prefix", "system."),
+    ("grace", timedelta(seconds=-1)),
+    ("grace", timedelta.max),
+    ("grace", 3600),
+    ("ttl", timedelta.max),
+    ("cache_bytes", -1),
+    ("cache_bytes", 1.5),
+    ("cache_bytes", True),
+    ("cache_bytes", None),
+]
+
+
+@pytest.mark.parametrize(("option", "wrong"), WRONG_OPTIONS)
+def test_an_option_of_the_saver_that_is_wrong_is_refused_before_any_io(option: str, wrong: Any) -> None:
+    nowhere: MongoClient = MongoClient("mongodb://127.0.0.1:1", connect=False)
+    options: Any = {option: wrong}
+    with nowhere, pytest.raises(ConfigurationError, match=option):
+        MongoSaver(nowhere, **options)
+
+
+def test_options_of_the_saver_at_their_bounds() -> None:
+    saver = MongoSaver(
+        mongomock.MongoClient(),
+        metadata_indexes=["user_id", "a$", "größe"],
+        clear_metadata=frozenset({"user_id"}),
+        collection_prefix="my.app_",
+        grace=timedelta(0),
+        cache_bytes=0,
+    )
+    assert saver._options.metadata_keys == ("user_id", "a$", "größe")
+    assert saver._options.clear_metadata == ("user_id",)
+    assert saver._options.collections.checkpoints == "my.app_checkpoints"

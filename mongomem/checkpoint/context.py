@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,12 +16,17 @@ from mongomem.errors import ConfigurationError
 STAMP_FRACTION = 10
 """A thread with a TTL is stamped anew once a tenth of it has gone by; documents go one tenth late."""
 
+LONGEST_SPAN = timedelta(days=365 * 60)
+"""Bound of TTL and grace. A TTL index takes up to 2**31 - 1 seconds, 68 years (MongoDB 4.4 to 8.2)."""
+
+FIELD = re.compile(r"[^$.][^.]*")
+
 
 def lifetime(ttl: float | timedelta | None) -> timedelta | None:
     """Return a TTL, given in minutes or as a ``timedelta``.
 
     Raises:
-        ConfigurationError: It is no positive span of time.
+        ConfigurationError: It is no positive span of time, or longer than `LONGEST_SPAN`.
     """
     if ttl is None:
         return None
@@ -30,9 +36,60 @@ def lifetime(ttl: float | timedelta | None) -> timedelta | None:
         span = ttl if isinstance(ttl, timedelta) else timedelta(minutes=ttl)
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(f"ttl is no span of time: {ttl!r}") from error
-    if span <= timedelta(0):
-        raise ConfigurationError(f"ttl must be positive, not {ttl!r}")
+    if not timedelta(0) < span <= LONGEST_SPAN:
+        raise ConfigurationError(f"ttl must be positive and at most {LONGEST_SPAN.days} days, not {ttl!r}")
     return span
+
+
+def checked_grace(grace: object) -> timedelta:
+    """Return a grace.
+
+    Raises:
+        ConfigurationError: It is no span of time from zero on, or longer than `LONGEST_SPAN`.
+    """
+    if not isinstance(grace, timedelta) or not timedelta(0) <= grace <= LONGEST_SPAN:
+        raise ConfigurationError(f"grace must be a timedelta from 0 to {LONGEST_SPAN.days} days, not {grace!r:.80}")
+    return grace
+
+
+def checked_keys(option: str, keys: object) -> tuple[str, ...]:
+    """Return metadata keys that the query language can name: no empty one, none with a dot or a ``$`` before it.
+
+    Args:
+        option: Whose they are, for the message.
+        keys: Several; a string would be one key a letter.
+
+    Raises:
+        ConfigurationError: For anything else.
+    """
+    if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Collection):
+        raise ConfigurationError(f'{option} must be a list of metadata keys, e.g. ["user_id"], not {keys!r:.80}')
+    for key in keys:
+        if not isinstance(key, str) or not FIELD.fullmatch(key) or not key.isprintable():
+            raise ConfigurationError(f"{option} names no field, which is a string without dots or $: {key!r:.80}")
+    return tuple(keys)
+
+
+def checked_prefix(prefix: object) -> str:
+    """Return a prefix of collection names.
+
+    Raises:
+        ConfigurationError: It is no string, or makes a name that MongoDB refuses or keeps to itself.
+    """
+    if not isinstance(prefix, str) or not prefix.isprintable() or "$" in prefix or prefix.startswith((".", "system.")):
+        raise ConfigurationError(f"collection_prefix cannot begin the name of a collection: {prefix!r:.80}")
+    return prefix
+
+
+def checked_cache_bytes(size: object) -> int:
+    """Return a bound of memory.
+
+    Raises:
+        ConfigurationError: It is no whole number from 0 on.
+    """
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        raise ConfigurationError(f"cache_bytes must be a whole number from 0 on, not {size!r:.80}")
+    return size
 
 
 @dataclass(frozen=True, slots=True)

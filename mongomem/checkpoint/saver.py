@@ -23,7 +23,15 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from mongomem.checkpoint import pending, reading, writing
 from mongomem.checkpoint.caches import SaverState
 from mongomem.checkpoint.codec import Codec
-from mongomem.checkpoint.context import Context, Options, lifetime
+from mongomem.checkpoint.context import (
+    Context,
+    Options,
+    checked_cache_bytes,
+    checked_grace,
+    checked_keys,
+    checked_prefix,
+    lifetime,
+)
 from mongomem.checkpoint.documents import Collections
 from mongomem.checkpoint.history import get_delta_channel_history
 from mongomem.checkpoint.setup import prepared, setup
@@ -83,13 +91,13 @@ class MongoSaver(ThreadUpkeep):
     ) -> None:
         super().__init__(serde=serde)
         self._drivers = drivers_for(client, db_name, concerns or Concerns())
-        self._state = SaverState(cache_bytes)
+        self._state = SaverState(checked_cache_bytes(cache_bytes))
         self._options = Options(
-            Collections(collection_prefix),
+            Collections(checked_prefix(collection_prefix)),
             lifetime(ttl),
-            grace,
-            clear_metadata,
-            tuple(metadata_indexes),
+            checked_grace(grace),
+            None if clear_metadata is None else checked_keys("clear_metadata", clear_metadata),
+            checked_keys("metadata_indexes", metadata_indexes),
             auto_setup,
             clock,
         )

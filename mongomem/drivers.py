@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
+import sys
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -188,6 +190,11 @@ def drivers_for(client: Any, db_name: str, concerns: Concerns) -> Drivers:
 @cache
 def _workers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="mongomem")
+
+
+if sys.platform != "win32":
+    # A forked child inherits the pool without its threads: whatever is handed to it would wait for ever.
+    os.register_at_fork(after_in_child=_workers.cache_clear)
 
 
 def _noted(error: BaseException, command: Command[Any]) -> BaseException:

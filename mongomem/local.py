@@ -99,7 +99,8 @@ class LocalServer:
         start_timeout: Seconds that each step of a start may take: waiting for another process that
             starts or stops the server, starting mongod, electing a primary.
         parameters: Further server parameters, e.g. ``{"enableTestCommands": True}``.
-        throw_away: Use a new temporary directory, deleted when the server ends, however it ends.
+        throw_away: Use a new temporary directory, deleted when the last hold on the server ends, however it ends;
+            a node that died is started anew with its data.
     """
 
     def __init__(
@@ -216,7 +217,7 @@ class LocalServer:
             if index < len(self._leases):
                 if self._leases[index].is_alive():
                     continue
-                self._leases.pop(index).close()
+                self._leases.pop(index).close_to_come_back()
             node = _node(directory, index)
             lease = join(node)
             launched |= lease is None

@@ -304,6 +304,48 @@ def test_throw_away_is_deleted_at_stop_and_after_kill_9(start_user: Callable[...
         LocalServer("here", throw_away=True)
 
 
+@pytest.mark.parametrize("members", [1, 3])
+def test_a_throw_away_node_that_died_is_started_anew_with_its_data(members: int) -> None:
+    with LocalServer(throw_away=True, members=members) as server:
+        directory = server._directory
+        assert directory is not None
+        write(server.uri, "before")
+        for index in range(members):  # node 0 decides on the configuration of the set: any may be the one that dies
+            pid = server.pids[index]
+            os.kill(pid, signal.SIGKILL)
+            await_gone(pid)
+            deadline = time.monotonic() + 10
+            while server.is_running():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            server.start()
+            assert server.is_running()
+            write(server.uri, f"after {index}")
+        assert server._directory == directory
+        assert keys(server.uri) == sorted(["before", *(f"after {index}" for index in range(members))])
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGKILL])
+def test_a_throw_away_node_that_died_is_deleted_with_its_last_user(
+    start_user: Callable[..., Process], number: int | None
+) -> None:
+    user = start_user("-")
+    _, mongod, directory = user.line()
+    supervisor = parent_of(int(mongod))
+    os.kill(int(mongod), signal.SIGKILL)
+    await_gone(int(mongod))
+    time.sleep(0.5)  # in which nothing is to happen
+    assert (Path(directory) / "node0" / "data").is_dir()
+    assert not is_gone(supervisor)
+    if number is None:
+        user.leave()
+    else:
+        user.kill(number)
+    await_gone(supervisor)
+    assert not Path(directory).exists()
+
+
 def test_three_members_fail_over(tmp_path: Path) -> None:
     with LocalServer(tmp_path, members=3) as server, connected(server.uri) as client:
         client.t.t.insert_one({"_id": "before"})

@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 
 from mongomem._server.directory import SUPERVISOR_LOG, is_supervised, read_state
 from mongomem._server.process import HOST, STOP_GRACE
-from mongomem._server.supervisor import GREETING_TIMEOUT, Order, read_line
+from mongomem._server.supervisor import COMES_BACK, GREETING_TIMEOUT, Order, read_line
 
 # Imports the package of this file by itself, from the end of the path: the whole of mongomem would take a
 # second where this takes 50 ms, and isolated mode keeps the user's environment and directory out.
@@ -44,7 +44,7 @@ class Lease:
 
     def is_alive(self) -> bool:
         """Tell whether mongod still runs."""
-        # The supervisor says nothing after its answer: readable means that it ended.
+        # The supervisor says nothing after its answer but that mongod died: readable means this, or that it ended.
         with selectors.DefaultSelector() as selector:
             selector.register(self.connection, selectors.EVENT_READ)
             return not selector.select(0)
@@ -59,7 +59,14 @@ class Lease:
         self.leave()
         with self.connection, contextlib.suppress(OSError):
             self.connection.settimeout(STOP_GRACE + 5)
-            self.connection.recv(1)
+            while self.connection.recv(64):
+                pass
+
+    def close_to_come_back(self) -> None:
+        """Do what `close` does, where mongod died and is to be started anew: its directory is kept in any case."""
+        with contextlib.suppress(OSError):
+            self.connection.sendall(COMES_BACK)
+        self.close()
 
 
 def join(node: Path) -> Lease | None:

@@ -4,7 +4,9 @@ Each user keeps one loopback connection open: a line with the token of the node'
 line of JSON. A user that leaves, by a close or by ``kill -9``, is an end-of-file here, and the last
 one to leave ends mongod. Nobody polls: once mongod is up, everything waits in the kernel.
 
-If mongod dies, the supervisor exits, which every user sees as an end-of-file. If the supervisor is
+If mongod dies, every user is sent one more line, and the supervisor exits. That of a throw-away node
+first waits until its users have left, for the directory goes with the last of them; unless one said
+that it comes back, which keeps it for the mongod that this user starts next. If the supervisor is
 killed, Linux ends mongod too (parent-death signal); on macOS the next supervisor ends the orphan.
 """
 
@@ -25,6 +27,9 @@ from pathlib import Path
 
 from .directory import SERVER_LOCK, hold_lock, write_state
 from .process import HOST, NotStartedError, end_mongod, end_orphan, start_mongod
+
+COMES_BACK = b"back\n"
+"""What a user says that leaves a mongod that died in order to start it anew."""
 
 GREETING_TIMEOUT = 10.0
 """Seconds that either end of a connection waits for the other's first line."""
@@ -54,9 +59,10 @@ class _Users:
     mongod: subprocess.Popen[bytes]
     token: str
     answer: bytes
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    present: int = 0
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    present: set[socket.socket] = field(default_factory=set)
     ending: bool = False
+    come_back: bool = False
     kept: list[socket.socket] = field(default_factory=list)
 
     def admit_all(self, listener: socket.socket) -> None:
@@ -66,32 +72,47 @@ class _Users:
             threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
 
     def _admit(self, connection: socket.socket) -> None:
-        if _is_user(connection, self.token) and self.enter():
+        if _is_user(connection, self.token) and self.enter(connection):
             self.serve(connection)
         else:
             connection.close()
 
-    def enter(self) -> bool:
-        """Count one more user; False once mongod is ending."""
-        with self.lock:
-            self.present += not self.ending
-            return not self.ending
+    def enter(self, connection: socket.socket) -> bool:
+        """Answer and count one more user; False once mongod is ending."""
+        with self.changed:
+            if self.ending:
+                return False
+            with contextlib.suppress(OSError):
+                connection.sendall(self.answer)
+            self.present.add(connection)
+            return True
 
     def serve(self, connection: socket.socket) -> None:
-        """Answer a user that was counted, and wait until it leaves."""
+        """Wait until a user that was counted leaves."""
         with contextlib.suppress(OSError):
-            connection.sendall(self.answer)
-            while connection.recv(64):
-                pass
-        with self.lock:
-            self.present -= 1
-            last = self.ending = self.present == 0
+            while said := connection.recv(64):
+                self.come_back |= said == COMES_BACK
+        with self.changed:
+            self.present.remove(connection)
+            last = not self.present
+            self.ending |= last
+            if last:
+                # Closed by the exit of this process only: then the user knows that mongod is gone.
+                self.kept.append(connection)
+            self.changed.notify_all()
         if last:
-            # Closed by the exit of this process only: then the user knows that mongod is gone.
-            self.kept.append(connection)
             end_mongod(self.mongod)
         else:
             connection.close()
+
+    def await_leaving(self) -> None:
+        """Tell the users that mongod died, and wait until all have left."""
+        with self.changed:
+            self.ending = True
+            for connection in self.present:
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"\n")
+            self.changed.wait_for(lambda: not self.present)
 
 
 def _is_user(connection: socket.socket, token: str) -> bool:
@@ -116,8 +137,12 @@ def _first_user(listener: socket.socket, token: str) -> socket.socket:
         connection.close()
 
 
-def _supervise(order: Order) -> None:
-    """Run mongod from its first user to its last. NotStartedError, after telling the user, if it does not start."""
+def _supervise(order: Order) -> bool:
+    """Run mongod from its first user to its last; tell whether one comes back to what it left.
+
+    Raises:
+        NotStartedError: It does not start. The user was told.
+    """
     node, token = Path(order.node), secrets.token_hex(16)
     with socket.create_server((HOST, 0)) as listener:
         control = listener.getsockname()[1]
@@ -132,10 +157,13 @@ def _supervise(order: Order) -> None:
         try:
             write_state(node, {"control": control, "token": token, "port": port, "pid": mongod.pid})
             users = _Users(mongod, token, json.dumps({"port": port, "pid": mongod.pid}).encode() + b"\n")
-            users.enter()
+            users.enter(first)
             threading.Thread(target=users.serve, args=(first,), daemon=True).start()
             threading.Thread(target=users.admit_all, args=(listener,), daemon=True).start()
             mongod.wait()
+            if order.discard is not None:
+                users.await_leaving()
+            return users.come_back
         finally:
             end_mongod(mongod)
 
@@ -154,7 +182,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         with hold_lock(Path(order.node) / SERVER_LOCK, order.timeout):
-            _supervise(order)
+            come_back = _supervise(order)
+        order = replace(order, discard=None) if come_back else order
     except NotStartedError:
         order = replace(order, discard=None)  # the user was referred to the log
     finally:

@@ -12,6 +12,7 @@ from mongomem.checkpoint.thread_list import Thread
 from mongomem.drivers import Concerns
 from mongomem.errors import (
     ConfigurationError,
+    ContentionError,
     CorruptDataError,
     DimensionMismatchError,
     IndexMismatchError,
@@ -30,6 +31,7 @@ from mongomem.users import Erased
 __all__ = [
     "Concerns",
     "ConfigurationError",
+    "ContentionError",
     "CorruptDataError",
     "DimensionMismatchError",
     "Erased",

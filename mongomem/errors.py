@@ -9,6 +9,7 @@
     ├── UsageError                (RuntimeError)  the right call in the wrong place: says what to write instead
     ├── CorruptDataError          (RuntimeError)  stored documents that contradict each other
     ├── SchemaVersionError        (RuntimeError)  a document written by a newer mongomem
+    ├── ContentionError           (RuntimeError)  others changed the same thread at the same time, too often
     └── LocalServerError          (RuntimeError)  the embedded mongod cannot start: says what to install
 
 Each also inherits the builtin it mirrors. Errors of the driver (``pymongo.errors``) pass through
@@ -52,6 +53,10 @@ class CorruptDataError(MongomemError, RuntimeError):
 
 class SchemaVersionError(MongomemError, RuntimeError):
     """A document carries a schema version from the future. Upgrade mongomem to read it."""
+
+
+class ContentionError(MongomemError, RuntimeError):
+    """Others changed the same thread at the same time, again and again. Nothing is broken: repeat the call later."""
 
 
 class LocalServerError(MongomemError, RuntimeError):

@@ -61,6 +61,17 @@ def identifier(name: str, value: object) -> str:
     return text
 
 
+def channel_name(value: object) -> str:
+    """Return the name of a channel.
+
+    Raises:
+        InvalidInputError: It is no string, empty, or not valid Unicode.
+    """
+    if not isinstance(value, str) or not value:
+        raise InvalidInputError(f"the name of a channel is a string that is not empty, not {value!r:.80}")
+    return identifier("channel", value)
+
+
 def optional_identifier(name: str, value: object) -> str | None:
     """Return `value` as the string that is stored; None and the empty string mean that it is not given."""
     return None if value is None or value == "" else identifier(name, value)

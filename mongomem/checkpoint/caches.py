@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 from mongomem.checkpoint.addresses import Address
@@ -91,12 +91,14 @@ class ThreadState:
         generation: Changes whenever anything of the thread is removed.
         stamped_at: When all of its documents were last stamped for their expiry: none is older.
         name_key: What chunk names are keyed with; empty unless values are encrypted.
+        begins: Whether the next put begins a life of the thread.
     """
 
     epoch: int
     generation: int
     stamped_at: datetime
     name_key: bytes = b""
+    begins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class Parent:
 
 
 class SaverState:
-    """The caches of one saver and its clones, and whether its collections are set up."""
+    """The caches of one saver and its clones, and what it knows of its collections."""
 
     def __init__(self, cache_bytes: int) -> None:
         self.chunks: BoundedCache[bytes, bytes] = BoundedCache(cache_bytes, len)
@@ -132,6 +134,7 @@ class SaverState:
             cache_bytes // 16, lambda state: len(state.name_key)
         )
         self.is_set_up = False
+        self.found_ttl: timedelta | None = None
 
     def remember_parent(self, address: Address, parent: Parent) -> None:
         """Keep what a read found of a checkpoint, unless a put has left more."""

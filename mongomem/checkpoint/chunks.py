@@ -114,11 +114,16 @@ def inline(type: str, data: bytes) -> Cut:
     return Cut(Stored(type, data, (), len(data)), {}, NOTHING)
 
 
-def cut(type: str, data: bytes, key: bytes, known: Known = NOTHING) -> Cut:
-    """Cut a value into chunks named under `key`, with as many levels of names as it needs."""
+def cut(type: str, data: bytes, key: bytes, known: Known = NOTHING, *, keep_tail: bool = True) -> Cut:
+    """Cut a value into chunks named under `key`, with as many levels of names as it needs.
+
+    Without `keep_tail` the tail becomes a chunk too: for documents that hold too much already.
+    """
     regions, rest, chunks = _regions(data, key, known)
     before = known.growing if len(regions) == len(known.regions) else ()
     growing, tail = _growing(rest, key, before)
+    if not keep_tail:
+        growing, tail = [*growing, *_named([tail], key)], b""
     chunks |= dict(growing)
     listed = b"".join([name for region in regions for name in region.names] + [name for name, _ in growing])
     reached, names = set(split(listed)), list[bytes]()

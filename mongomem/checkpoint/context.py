@@ -140,11 +140,15 @@ class Context:
     def now(self) -> datetime:
         return self.options.clock()
 
+    @property
+    def ttl(self) -> timedelta | None:
+        """Return how long an unused thread lives: as the saver was told, or else as the collections have it."""
+        return self.options.ttl or self.state.found_ttl
+
     def lives(self, touched_at: datetime) -> bool:
         """Say whether what was last used then still counts as there."""
-        return self.options.ttl is None or self.now() - touched_at < self.options.ttl
+        return self.ttl is None or self.now() - touched_at < self.ttl
 
     def wants_stamp(self, stamped_at: datetime) -> bool:
         """Say whether a use now has to stamp the whole thread, last stamped then."""
-        ttl = self.options.ttl
-        return ttl is not None and self.now() - stamped_at >= ttl / STAMP_FRACTION
+        return self.ttl is not None and self.now() - stamped_at >= self.ttl / STAMP_FRACTION

@@ -1,73 +1,139 @@
-"""The plan that copies a thread: chunks first, then writes, the checkpoints last."""
+"""The plan that copies a thread: what refers is read before what it refers to, and written after it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo.errors import BulkWriteError
+
 from mongomem.checkpoint.addresses import Address, identifier
+from mongomem.checkpoint.caches import ThreadState
 from mongomem.checkpoint.codec import CONTENT_FIELDS
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import (
-    CHECKPOINT,
-    CHUNK,
-    checkpoint_key,
-    chunk_key,
-    chunk_name,
-    member_keys,
-    thread_key,
-    write_key,
+from mongomem.checkpoint.documents import CHECKPOINT, CHUNK, checkpoint_key, chunk_key, chunk_name, write_key
+from mongomem.checkpoint.loading import MissingChunkError, look_twice
+from mongomem.checkpoint.records import read_record, read_write
+from mongomem.checkpoint.setup import ready
+from mongomem.checkpoint.sweeping import chunks_of
+from mongomem.checkpoint.threads import (
+    ATTEMPTS,
+    contention,
+    ensure_thread,
+    known_thread,
+    only_duplicates,
+    pause,
+    thread_query,
+    thread_write,
 )
-from mongomem.checkpoint.threads import ensure_thread, thread_write
 from mongomem.commands import BulkWrite, Document, Find, Replace, Update, Write
 from mongomem.errors import InvalidInputError
-
-BY_ID = "_id_"
-"""The index on `_id`, under the name that the server gives it."""
 
 PAGE = 1000
 """How many documents are read and written at a time."""
 
 
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A thread as it was when it was read: its document, and those of its checkpoints and writes that live."""
+
+    thread: Document
+    checkpoints: list[Document]
+    writes: list[Document]
+
+
 async def copy_thread(context: Context, source: object, target: object) -> None:
     """Copy every checkpoint of a thread, with its writes and chunks, into another.
 
-    The target is complete only when this returns; repeating it finishes an interrupted one.
+    The copy is of one moment: what is put on the source meanwhile is not in it, or is whole. The target is complete
+    only when this returns; repeating it finishes an interrupted one.
+
+    Raises:
+        ContentionError: Others changed the threads at the same time, again and again.
     """
     source_id, target_id = identifier("source_thread_id", source), identifier("target_thread_id", target)
     if source_id == target_id:
         raise InvalidInputError("source and target are the same thread")
-    threads = await Find(context.checkpoints, {"_id": thread_key(source_id), "thread_id": source_id}, limit=1)
-    if not threads or "updated_at" not in threads[0]:
-        return
-    thread = await ensure_thread(context, target_id)
-    fresh = {"thread_id": target_id, "touched_at": context.now()}
-    stamped = fresh | {"epoch": thread.epoch}
-    await _copy(context.checkpoints, {"type": CHUNK, "thread_id": source_id}, stamped)
-    await _copy(context.writes, {"thread_id": source_id}, fresh)
-    metadata = {f"metadata.{key}": value for key, value in threads[0].get("metadata", {}).items()}
-    fields = {"updated_at": context.now(), "last_metadata": threads[0].get("last_metadata", {}), **metadata}
-    await BulkWrite(context.checkpoints, [thread_write(context, target_id, thread, fields)])
-    await _copy(context.checkpoints, {"type": CHECKPOINT, "thread_id": source_id}, stamped)
-
-
-async def _copy(collection: str, query: Document, changes: Document) -> None:
-    """Copy documents page by page, in the order of their ids, with some fields changed."""
-    first, last = member_keys(query["thread_id"])
-    place: Document = {"$gte": first, "$lte": last}
-    while True:
-        found = await Find(collection, query | {"_id": place}, sort=(("_id", 1),), limit=PAGE, hint=BY_ID)
-        if found:
-            await BulkWrite(collection, [_copied(document | changes) for document in found], ordered=False)
-        if len(found) < PAGE:
+    await ready(context)
+    for attempt in range(ATTEMPTS):
+        original = await _read(context, source_id)
+        if original is None:
             return
-        place = {"$gt": found[-1]["_id"], "$lte": last}
+        thread = await ensure_thread(context, target_id)
+        if await _copy(context, original, source_id, target_id, thread):
+            context.state.forget_thread(target_id)
+            return
+        context.state.forget_thread(target_id)
+        await pause(attempt)
+    raise contention(target_id)
+
+
+async def _read(context: Context, thread_id: str) -> Original | None:
+    """Read what refers to chunks, before any chunk is: so none that it refers to can come later."""
+    threads = await Find(context.checkpoints, thread_query(thread_id), limit=1)
+    thread = known_thread(context, threads[0]) if threads else None
+    if thread is None or thread.begins:
+        return None
+    of_life = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": thread.epoch}
+    checkpoints = await Find(context.checkpoints, of_life)
+    living = [one for one in checkpoints if context.lives(read_record(one, context.codec).touched_at)]
+    writes = await Find(context.writes, {"thread_id": thread_id})
+    return Original(threads[0], living, [one for one in writes if one.get("epoch") in (None, thread.epoch)])
+
+
+async def _copy(context: Context, original: Original, source_id: str, target_id: str, thread: ThreadState) -> bool:
+    """Write a copy: chunks, writes, then the thread and its checkpoints; say whether nothing got in the way."""
+    now = context.now()
+    fresh: Document = {"thread_id": target_id, "touched_at": now}
+    stamped = fresh | {"epoch": thread.epoch}
+    try:
+        await look_twice(lambda: _copy_chunks(context, original, source_id, stamped))
+        epochs = [{"epoch": thread.epoch} if "epoch" in one else {} for one in original.writes]
+        writes = [one | fresh | epoch for one, epoch in zip(original.writes, epochs, strict=True)]
+        await _write(context.writes, writes)
+        metadata = {f"metadata.{key}": value for key, value in original.thread.get("metadata", {}).items()}
+        fields = {"updated_at": now, "last_metadata": original.thread.get("last_metadata", {}), **metadata}
+        await BulkWrite(context.checkpoints, [thread_write(context, target_id, thread, fields)])
+        await _write(context.checkpoints, [one | stamped for one in original.checkpoints])
+    except MissingChunkError:
+        return False
+    except BulkWriteError as error:
+        if not only_duplicates(error):
+            raise
+        return False
+    return True
+
+
+async def _copy_chunks(context: Context, original: Original, source_id: str, stamped: Document) -> None:
+    """Copy the chunks that checkpoints and writes lead to.
+
+    Raises:
+        MissingChunkError: One is gone: the source was removed meanwhile.
+    """
+    records = [read_record(document, context.codec) for document in original.checkpoints]
+    writes = [read_write(document, context.codec) for document in original.writes]
+    keys = sorted(await chunks_of(context, source_id, records, writes))
+    for start in range(0, len(keys), PAGE):
+        page = keys[start : start + PAGE]
+        found = await Find(context.checkpoints, {"_id": {"$in": page}, "thread_id": source_id})
+        if len(found) < len(page):
+            raise MissingChunkError(f"{len(page) - len(found)} chunks of thread {source_id!r} are missing")
+        await _write(context.checkpoints, [document | stamped for document in found])
+
+
+async def _write(collection: str, documents: Sequence[Document]) -> None:
+    for start in range(0, len(documents), PAGE):
+        await BulkWrite(collection, [_copied(one) for one in documents[start : start + PAGE]], ordered=False)
 
 
 def _copied(document: Document) -> Write:
     """Return the write of a copy whose thread has been changed: under a new `_id`, a chunk without its idle mark."""
-    condition = {"_id": _key(document), "thread_id": document["thread_id"]}
+    condition: Document = {"_id": _key(document), "thread_id": document["thread_id"]}
     if document.get("type") != CHUNK:
         return Replace(condition, document | condition)
     content = {field: document[field] for field in CONTENT_FIELDS if field in document}
-    kept = {field: document[field] for field in ("type", "epoch", "touched_at")}
+    kept: dict[str, Any] = {field: document[field] for field in ("type", "epoch", "touched_at")}
     return Update(condition, {"$setOnInsert": content, "$set": kept, "$unset": {"idle_since": ""}}, upsert=True)
 
 

@@ -37,6 +37,9 @@ SCHEMA_VERSION = 1
 
 THREAD, CHECKPOINT, CHUNK = "thread", "checkpoint", "chunk"
 
+EXPIRY = "expiry"
+"""The name of the TTL indexes."""
+
 VISIBLE = None
 """The value of `hidden` that matches checkpoints without that field."""
 
@@ -78,11 +81,6 @@ def thread_key(thread_id: str) -> bytes:
     return _digest(12, thread_id)
 
 
-def member_keys(thread_id: str) -> tuple[bytes, bytes]:
-    """Return the lowest and the highest `_id` that a checkpoint, chunk or write of a thread can have."""
-    return thread_key(thread_id) + bytes(16), thread_key(thread_id) + b"\xff" * 16
-
-
 def checkpoint_key(address: Address) -> bytes:
     """Return the `_id` of a checkpoint."""
     return thread_key(address.thread_id) + _digest(16, address.checkpoint_ns, address.checkpoint_id or "")
@@ -104,9 +102,17 @@ def chunk_name(key: bytes) -> bytes:
     return key[12:]
 
 
-def new_stamp() -> int:
-    """Return a random 62-bit number: an epoch or a generation that no other thread or life has had."""
+def new_generation_number() -> int:
+    """Return a random 62-bit number: a generation that no other thread or time has had."""
     return secrets.randbits(62)
+
+
+def next_epoch(now: datetime, last: int | None = None) -> int:
+    """Return an epoch above `last`, and above those of a thread whose document is gone: microseconds since 1970.
+
+    Epochs of a thread only grow, so what carries a lower one belongs to a life that has ended.
+    """
+    return max(int(now.timestamp() * 1_000_000), -1 if last is None else last + 1)
 
 
 def whole_milliseconds(moment: datetime) -> datetime:
@@ -186,7 +192,7 @@ def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_aft
     rows.append(Index(collections.writes, "writes", of_writes))
     if expire_after is not None:
         rows += [
-            Index(name, "expiry", (("touched_at", 1),), expire_after_seconds=expire_after)
+            Index(name, EXPIRY, (("touched_at", 1),), expire_after_seconds=expire_after)
             for name in (collections.checkpoints, collections.writes)
         ]
     return rows

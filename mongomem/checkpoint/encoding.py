@@ -22,6 +22,9 @@ from mongomem.checkpoint.codec import Codec
 INLINE_BYTES = 4096
 """What the values of one document may hold inline, all together."""
 
+ENDS_BYTES = 256 * 1024
+"""What the ends of cut values may come to in one document; above it tails become chunks as well."""
+
 FRESH_BYTES = 2048
 """A new value up to this long stays inline: most are read once and replaced."""
 
@@ -90,6 +93,8 @@ def encode(values: Mapping[str, Serialized], checkpoint: Checkpoint, parent: Par
     fresh = {channel: value for channel, value in values.items() if channel not in kept}
     long = {channel: one for channel, one in kept.items() if not one.names and one.size > KEPT_BYTES}
     cuts = {channel: cut(one.type, one.ends, key) for channel, one in long.items()} | _cut_fresh(fresh, parent, key)
+    if sum(len(made.stored.ends) for made in cuts.values()) > ENDS_BYTES:
+        cuts |= {channel: cut(*fresh[channel], key, keep_tail=False) for channel in fresh if cuts[channel].stored.names}
     stored = kept | {channel: made.stored for channel, made in cuts.items()}
     return Encoded(
         stored.pop(BODY),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -17,7 +18,7 @@ from langgraph.checkpoint.base import PendingWrite as LangGraphWrite
 from mongomem.checkpoint.addresses import Address, address_of, identifier
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import CHECKPOINT, VISIBLE
-from mongomem.checkpoint.loading import Placed, load, revive
+from mongomem.checkpoint.loading import Placed, load, look_twice, revive
 from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
 from mongomem.commands import Document, Find
 from mongomem.errors import CorruptDataError, InvalidInputError
@@ -58,7 +59,10 @@ async def get_delta_channel_history(
     if isinstance(channels, str | bytes):
         raise InvalidInputError("channels must be a list of names")
     wanted = [identifier("channel", channel) for channel in channels]
-    address = address_of(config)
+    return await look_twice(partial(_history, context, address_of(config), wanted))
+
+
+async def _history(context: Context, address: Address, wanted: list[str]) -> dict[str, DeltaChannelHistory]:
     target = await _target(context, address) if wanted else None
     walk = Walk(set(wanted))
     if target is not None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from mongomem.checkpoint.addresses import Address
 from mongomem.checkpoint.chunks import Stored, split
 from mongomem.checkpoint.codec import CONTENT_FIELDS
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import chunk_key
-from mongomem.commands import Document, Find
+from mongomem.commands import Document, Find, Plan
 from mongomem.errors import CorruptDataError, MongomemError
+
+T = TypeVar("T")
 
 
 class MissingChunkError(CorruptDataError):
@@ -62,10 +64,17 @@ async def load(context: Context, values: Sequence[Placed]) -> list[Loaded]:
     descents = await descend(context, values)
     keys = [descent.keys() for descent in descents]
     content = await _fetch(context, values, list(chain.from_iterable(keys)))
-    return [
-        Loaded(descent.placed.value.whole([content[key] for key in own]), frozenset(descent.reached))
-        for descent, own in zip(descents, keys, strict=True)
-    ]
+    return [_joined(descent, [content[key] for key in own]) for descent, own in zip(descents, keys, strict=True)]
+
+
+def _joined(descent: Descent, pieces: Sequence[bytes]) -> Loaded:
+    value = descent.placed.value
+    data = value.whole(pieces)
+    if len(data) != value.size:
+        raise CorruptDataError(
+            f"thread {descent.placed.thread_id!r}: {value.size} bytes of a value were stored, and {len(data)} are there"
+        )
+    return Loaded(data, frozenset(descent.reached))
 
 
 async def descend(context: Context, values: Sequence[Placed]) -> list[Descent]:
@@ -142,3 +151,15 @@ def revive_body(context: Context, address: Address, value: Stored, data: bytes) 
     except (TypeError, KeyError, IndexError):
         pass
     raise CorruptDataError(f"{address}: what is stored as its body is no checkpoint")
+
+
+async def look_twice(attempt: Callable[[], Plan[T]]) -> T:
+    """Return what `attempt` reads. Where a chunk is missing begin anew: its thread may have been removed meanwhile.
+
+    Raises:
+        CorruptDataError: It is missing again, and so it is lost.
+    """
+    try:
+        return await attempt()
+    except MissingChunkError:
+        return await attempt()

@@ -8,7 +8,7 @@ The server narrows a filter to a superset on that copy; `contains` decides on th
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from mongomem.commands import Document
@@ -22,6 +22,9 @@ LARGEST_INTEGER = 2**63 - 1
 CLEAR_WHEN_SEALED = frozenset({"source", "step", "run_id"})
 """The metadata that stays readable beside an encrypting serializer, unless the user says otherwise."""
 
+LOOKED_FOR = ("run_id", "source", "step")
+"""The keys that have room in every readable copy."""
+
 MOST_OMITTED = 64
 
 ANY = "*"
@@ -30,24 +33,34 @@ ANY = "*"
 ABSENT = object()
 
 
-def readable(metadata: Mapping[str, Any], clear: Collection[str] | None) -> tuple[Document, list[str]]:
+STEP_METADATA = frozenset({"source", "step", "parents", "run_id", "counters_since_delta_snapshot", "writes"})
+"""Metadata that tells of one super-step and not of its thread."""
+
+
+def readable(
+    metadata: Mapping[str, Any], clear: Collection[str] | None, first: Sequence[str] = ()
+) -> tuple[Document, list[str]]:
     """Return the readable copy, and the keys that it leaves out.
 
     Args:
         metadata: The truth.
         clear: The keys that may be read by anybody with access to the database; None means all.
+        first: The keys that are looked for, and so have room before all others.
     """
     copy: Document = {}
     omitted: list[str] = []
     room = LONGEST_COPY
-    for key, value in metadata.items():
-        said = _readable(value) if (clear is None or key in clear) and _is_field(key) else ABSENT
-        room -= 0 if said is ABSENT else len(repr(said)) + len(key)
-        if said is ABSENT or room < 0:
+    before = [key for key in (*first, *LOOKED_FOR) if key in metadata]
+    for key in dict.fromkeys([*before, *metadata]):
+        may_stand = (clear is None or key in clear) and _is_field(key)
+        said = _readable(metadata[key], LONGEST_COPY if key in before else LONGEST_TEXT) if may_stand else ABSENT
+        cost = len(repr(said)) + len(str(key))
+        if said is ABSENT or cost > room:
             omitted.append(key if _is_text(key) else ANY)
         else:
             copy[key] = said
-    return copy, omitted if len(omitted) <= MOST_OMITTED else [ANY]
+            room -= cost
+    return copy, omitted if clear is None and len(omitted) <= MOST_OMITTED else [ANY] * bool(omitted)
 
 
 def _is_text(value: object) -> bool:
@@ -59,12 +72,12 @@ def _is_field(key: object) -> bool:
     return isinstance(key, str) and _is_text(key) and key != "" and "." not in key and not key.startswith("$")
 
 
-def _readable(value: Any) -> Any:
+def _readable(value: Any, longest: int = LONGEST_TEXT) -> Any:
     """Return `value` as BSON that compares as the truth does, or ABSENT."""
     if value is None or type(value) is bool:
         return value
     if type(value) is str:
-        return value if _is_encodable(value) and len(value) <= LONGEST_TEXT else ABSENT
+        return value if _is_encodable(value) and len(value) <= longest else ABSENT
     if type(value) is int:
         return value if abs(value) <= LARGEST_INTEGER else ABSENT
     if type(value) is float:
@@ -143,6 +156,6 @@ def _scalars(path: str, wanted: Any) -> list[tuple[str, Any]]:
     """Return the paths to scalars that the query language can compare."""
     if isinstance(wanted, Mapping):
         return [found for key, value in wanted.items() if _is_field(key) for found in _scalars(f"{path}.{key}", value)]
-    if isinstance(wanted, list | tuple) or wanted is None or _readable(wanted) is ABSENT:
+    if isinstance(wanted, list | tuple) or wanted is None or _readable(wanted, LONGEST_COPY) is ABSENT:
         return []
     return [(path, wanted)]

@@ -11,12 +11,13 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from pymongo.errors import BulkWriteError
 
-from mongomem.checkpoint.addresses import Address, address_of, identifier
+from mongomem.checkpoint.addresses import Address, address_of, channel_name, identifier
 from mongomem.checkpoint.chunks import Cut, cut, inline
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import SCHEMA_VERSION, chunk_key, value_fields, write_key
 from mongomem.checkpoint.encoding import Serialized
-from mongomem.checkpoint.threads import chunk_writes, ensure_thread, only_duplicates, stamp
+from mongomem.checkpoint.setup import ready
+from mongomem.checkpoint.threads import chunk_writes, ensure_thread, only_duplicates, read_thread, stamp
 from mongomem.commands import BulkWrite, Compute, Document, Replace, Update, Write
 from mongomem.errors import InvalidInputError
 
@@ -52,8 +53,11 @@ async def put_writes(
     pending = _serialized(context, writes)
     if not pending:
         return
-    cuts = await _cut(context, address.thread_id, pending)
-    documents = [_write(context, address, task, path, one, made) for one, made in zip(pending, cuts, strict=True)]
+    await ready(context)
+    await _stamp(context, address.thread_id)
+    cuts, epoch = await _cut(context, address.thread_id, pending)
+    place = Place(address, task, path, epoch)
+    documents = [_write(context, place, one, made) for one, made in zip(pending, cuts, strict=True)]
     for attempt in range(ATTEMPTS):
         try:
             await BulkWrite(context.writes, documents, ordered=False)
@@ -61,7 +65,6 @@ async def put_writes(
         except BulkWriteError as error:
             if attempt == ATTEMPTS - 1 or not only_duplicates(error):
                 raise
-    await stamp(context, address.thread_id)
 
 
 def _serialized(context: Context, writes: Sequence[tuple[str, Any]]) -> list[PendingWrite]:
@@ -69,14 +72,19 @@ def _serialized(context: Context, writes: Sequence[tuple[str, Any]]) -> list[Pen
     found: dict[int, PendingWrite] = {}
     for position, (channel, value) in enumerate(writes):
         idx = WRITES_IDX_MAP.get(channel, position)
-        found[idx] = PendingWrite(idx, identifier("channel", channel), context.codec.dumps(value))
+        found[idx] = PendingWrite(idx, channel_name(channel), context.codec.dumps(value))
     return list(found.values())
 
 
-async def _cut(context: Context, thread_id: str, pending: Sequence[PendingWrite]) -> list[Cut]:
-    """Cut what is long, and store its chunks; the rest stays inline."""
+async def _stamp(context: Context, thread_id: str) -> None:
+    if context.ttl is not None and (thread := await read_thread(context, thread_id)) is not None:
+        await stamp(context, thread_id, thread)
+
+
+async def _cut(context: Context, thread_id: str, pending: Sequence[PendingWrite]) -> tuple[list[Cut], int | None]:
+    """Cut what is long, and store its chunks under an epoch of the thread, which is returned; the rest stays inline."""
     if all(len(one.value[1]) <= INLINE_BYTES for one in pending):
-        return [inline(*one.value) for one in pending]
+        return [inline(*one.value) for one in pending], None
     thread = await ensure_thread(context, thread_id)
     work = partial(_cut_long, pending, thread.name_key)
     cuts = await Compute(work, sum(len(one.value[1]) for one in pending))
@@ -85,24 +93,36 @@ async def _cut(context: Context, thread_id: str, pending: Sequence[PendingWrite]
     await BulkWrite(context.checkpoints, chunk_writes(context, thread_id, chunks, thread.epoch, now), ordered=False)
     for name, piece in chunks.items():
         context.state.chunks.put(chunk_key(thread_id, name), piece)
-    return cuts
+    return cuts, thread.epoch
 
 
 def _cut_long(pending: Sequence[PendingWrite], key: bytes) -> list[Cut]:
     return [cut(*one.value, key) if len(one.value[1]) > INLINE_BYTES else inline(*one.value) for one in pending]
 
 
-def _write(context: Context, address: Address, task_id: str, task_path: str, one: PendingWrite, made: Cut) -> Write:
-    condition: Document = {"_id": write_key(address, task_id, one.idx), "thread_id": address.thread_id}
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose writes they are, and the epoch of the thread that their chunks belong to, if they have any."""
+
+    address: Address
+    task_id: str
+    task_path: str
+    epoch: int | None
+
+
+def _write(context: Context, place: Place, one: PendingWrite, made: Cut) -> Write:
+    address = place.address
+    condition: Document = {"_id": write_key(address, place.task_id, one.idx), "thread_id": address.thread_id}
     fields: Document = {
         "checkpoint_ns": address.checkpoint_ns,
         "checkpoint_id": address.checkpoint_id,
-        "task_id": task_id,
-        "task_path": task_path,
+        "task_id": place.task_id,
+        "task_path": place.task_path,
         "idx": one.idx,
         "channel": one.channel,
         "touched_at": context.now(),
         "schema_version": SCHEMA_VERSION,
+        **({"epoch": place.epoch} if made.stored.names else {}),
         **value_fields(made.stored),
         **context.codec.seal(made.stored.ends),
     }

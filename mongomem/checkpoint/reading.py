@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -12,11 +13,12 @@ from langgraph.checkpoint.serde.types import TASKS
 
 from mongomem.checkpoint.addresses import Address, address_of, configurable, identifier, optional_identifier
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import CHECKPOINT, VISIBLE, thread_key
-from mongomem.checkpoint.loading import MissingChunkError, Placed, load, revive_body
+from mongomem.checkpoint.documents import CHECKPOINT, VISIBLE
+from mongomem.checkpoint.loading import MissingChunkError, Placed, load, look_twice, revive_body
 from mongomem.checkpoint.metadata import checked_filter, contains, narrowing
 from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
 from mongomem.checkpoint.restoring import Restored, restore
+from mongomem.checkpoint.threads import thread_query
 from mongomem.commands import Document, Find, Plan
 from mongomem.errors import CorruptDataError, InvalidInputError
 
@@ -113,17 +115,31 @@ async def page(
     if wanted <= 0:
         return Page([], None)
     size = wanted if not query.filter else size
-    documents = await _find(context, query, after, size)
-    records = [read_record(document, context.codec) for document in documents]
-    near = _within(records, PAGE_BYTES)
-    matching = (await _matching(context, near, query.filter))[:wanted]
+    found = await look_twice(partial(_read_page, context, query, after, size))
+    records, near, matching = found.records, found.near, found.matching[:wanted]
     tuples = [one.tuple for one in await _restore(context, matching)]
-    is_last = len(documents) < size and len(near) == len(records)
+    is_last = len(records) < size and len(near) == len(records)
     if is_last or (query.limit is not None and given + len(tuples) >= query.limit):
         return Page(tuples, None)
     grown = min(max(1, len(near)) * 4, LARGEST_PAGE)
     behind = near[-1].address
     return Page(tuples, lambda: page(context, query, behind, grown, given + len(tuples)))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Checkpoints that were read: all, as many as a page may decode, and those of them that match."""
+
+    records: list[Record]
+    near: list[Record]
+    matching: list[Record]
+
+
+async def _read_page(context: Context, query: Query, after: Address | None, size: int) -> Found:
+    documents = await _find(context, query, after, size)
+    records = [read_record(document, context.codec) for document in documents]
+    near = _within(records, PAGE_BYTES)
+    return Found(records, near, await _matching(context, near, query.filter))
 
 
 async def _find(context: Context, query: Query, after: Address | None, limit: int) -> list[Document]:
@@ -195,13 +211,17 @@ async def _restore_again(
 ) -> list[Restored]:
     """Look at a checkpoint and its thread once more: gone means absent, else data is lost."""
     context.state.forget_thread(address.thread_id)
-    key = {"_id": thread_key(address.thread_id), "thread_id": address.thread_id}
-    threads = await Find(context.checkpoints, key, limit=1)
+    threads = await Find(context.checkpoints, thread_query(address.thread_id), limit=1)
     found = await _find(context, Query(_place(address)), None, 1)
     if not threads or not found or found[0].get("epoch") != threads[0].get("epoch"):
         return []
+    # A long write whose chunks belong to an ended life of the thread ended with it.
+    living = {
+        place: [write for write in own if write.epoch in (None, threads[0].get("epoch"))]
+        for place, own in writes.items()
+    }
     try:
-        return await restore(context, [read_record(found[0], context.codec)], writes)
+        return await restore(context, [read_record(found[0], context.codec)], living)
     except MissingChunkError as error:
         raise CorruptDataError(f"{address} cannot be restored: {error}") from error
 

@@ -12,7 +12,7 @@ from mongomem.checkpoint.chunks import Stored
 from mongomem.checkpoint.codec import Codec
 from mongomem.checkpoint.documents import check_version, read_value, read_values, utc
 from mongomem.commands import Document
-from mongomem.errors import CorruptDataError, MongomemError
+from mongomem.errors import ConfigurationError, CorruptDataError, MongomemError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,10 @@ class Record:
     body: Stored
     channels: dict[str, Stored]
     touched_at: datetime
+    created_at: datetime
     sends_in_parent: bool
     parent_is_hidden: bool
+    hidden: bool
 
     @property
     def size(self) -> int:
@@ -35,7 +37,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class WriteRecord:
-    """A pending write as its document has it."""
+    """A pending write as its document has it; one with chunks tells the epoch of the thread that they belong to."""
 
     address: Address
     task_id: str
@@ -43,6 +45,7 @@ class WriteRecord:
     idx: int
     channel: str
     value: Stored
+    epoch: int | None
 
     def sort_key(self) -> tuple[str, str, int]:
         """Return the place of the write among those of its super-step."""
@@ -59,16 +62,23 @@ def read_record(document: Document, codec: Codec) -> Record:
     where = f"checkpoint {document.get('checkpoint_id')!r} of thread {document.get('thread_id')!r}"
     check_version(document, where)
     try:
-        address = Address(document["thread_id"], document["checkpoint_ns"], document["checkpoint_id"])
+        address = _address(document)
         body, *values = read_values([document["body"], *document["channels"]], codec.open(document["content"]))
-        channels = {fields["channel"]: value for fields, value in zip(document["channels"], values, strict=True)}
-        touched_at, old = utc(document["touched_at"]), bool(document.get("sends_in_parent"))
-        cut_off = bool(document.get("parent_is_hidden"))
-        return Record(address, document["parent_checkpoint_id"], body, channels, touched_at, old, cut_off)
-    except MongomemError:
-        raise
+        channels = {_text(fields["channel"]): value for fields, value in zip(document["channels"], values, strict=True)}
+        parent_id = document["parent_checkpoint_id"]
+        return Record(
+            address,
+            None if parent_id is None else _text(parent_id),
+            body,
+            channels,
+            utc(document["touched_at"]),
+            utc(document["created_at"]),
+            bool(document.get("sends_in_parent")),
+            bool(document.get("parent_is_hidden")),
+            bool(document.get("hidden")),
+        )
     except Exception as error:
-        raise CorruptDataError(f"{where}: its document is not readable: {error!r}") from error
+        raise _unreadable(where, error) from error
 
 
 def read_write(document: Document, codec: Codec) -> WriteRecord:
@@ -81,12 +91,31 @@ def read_write(document: Document, codec: Codec) -> WriteRecord:
     where = f"write to checkpoint {document.get('checkpoint_id')!r} of thread {document.get('thread_id')!r}"
     check_version(document, where)
     try:
-        address = Address(document["thread_id"], document["checkpoint_ns"], document["checkpoint_id"])
-        value = read_value(document, codec.open(document))
         return WriteRecord(
-            address, document["task_id"], document["task_path"], int(document["idx"]), document["channel"], value
+            _address(document),
+            _text(document["task_id"]),
+            _text(document["task_path"]),
+            int(document["idx"]),
+            _text(document["channel"]),
+            read_value(document, codec.open(document)),
+            document.get("epoch"),
         )
-    except MongomemError:
-        raise
     except Exception as error:
-        raise CorruptDataError(f"{where}: its document is not readable: {error!r}") from error
+        raise _unreadable(where, error) from error
+
+
+def _address(document: Document) -> Address:
+    return Address(*(_text(document[field]) for field in ("thread_id", "checkpoint_ns", "checkpoint_id")))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} where a string belongs")
+    return value
+
+
+def _unreadable(where: str, error: Exception) -> MongomemError:
+    """Return what to raise for a document that cannot be read: what to do about it, if that is known."""
+    if isinstance(error, ConfigurationError):
+        return ConfigurationError(f"{where}: {error}")
+    return CorruptDataError(f"{where}: its document is not readable: {error!r}")

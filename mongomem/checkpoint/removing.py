@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
+from functools import partial
 
 from langchain_core.runnables import RunnableConfig
 
@@ -13,21 +14,19 @@ from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import (
     CHECKPOINT,
     CHUNK,
-    THREAD,
     checkpoint_key,
-    new_stamp,
-    thread_key,
-    utc,
+    new_generation_number,
+    next_epoch,
     whole_milliseconds,
 )
 from mongomem.checkpoint.lineage import Node, Removal, beyond_the_last, callers_of, removal
-from mongomem.checkpoint.loading import Placed, load, revive_body
-from mongomem.checkpoint.records import read_record
+from mongomem.checkpoint.loading import Body, Placed, load, look_twice, revive_body
+from mongomem.checkpoint.records import Record, read_record
 from mongomem.checkpoint.sweeping import sweep
 from mongomem.checkpoint.thread_list import Thread, list_threads
-from mongomem.checkpoint.threads import ATTEMPTS, new_generation
+from mongomem.checkpoint.threads import ATTEMPTS, contention, new_generation, pause, thread_query
 from mongomem.commands import BulkWrite, DeleteMany, Document, Find, Update, UpdateMany
-from mongomem.errors import ConfigurationError, CorruptDataError, InvalidInputError
+from mongomem.errors import ConfigurationError, InvalidInputError
 
 IDLE_PAGE = 200
 
@@ -50,30 +49,42 @@ class Pruned:
 async def delete_thread(context: Context, thread_id: str, only_if: Document | None = None) -> bool:
     """Remove every checkpoint, write and chunk of a thread, and leave a tombstone; say whether it was done.
 
-    From its first command on no put can rely on what is there: the thread has a new epoch. A put that
+    From its first write on no put can rely on what is there: the thread has a new epoch. A put that
     is under way finds another generation and begins a new life of the thread, whose documents carry
-    the new epoch and stay. `only_if` is a condition on the thread document, tested by that command.
+    the new epoch and stay. `only_if` is a condition on the thread document, tested by that write.
+
+    Raises:
+        ContentionError: Others changed the thread at the same time, again and again.
     """
     thread_id = identifier("thread_id", thread_id)
-    epoch, now = new_stamp(), whole_milliseconds(context.now())
-    tombstone = {"deleted_at": now, "touched_at": now, "epoch": epoch, "generation": new_stamp()}
-    context.state.forget_thread(thread_id)
-    reply = await UpdateMany(context.checkpoints, _thread(thread_id) | (only_if or {}), {"$set": tombstone})
-    if only_if is not None and reply.matched_count == 0:
-        return False
-    ended = {"thread_id": thread_id, "epoch": {"$ne": epoch}}
+    for attempt in range(ATTEMPTS):
+        context.state.forget_thread(thread_id)
+        query = thread_query(thread_id) | (only_if or {})
+        threads = await Find(context.checkpoints, query, {"epoch": 1}, limit=1)
+        if only_if is not None and not threads:
+            return False
+        now = whole_milliseconds(context.now())
+        last = threads[0].get("epoch") if threads else None
+        epoch = next_epoch(now, last if isinstance(last, int) else None)
+        tombstone = {"deleted_at": now, "touched_at": now, "epoch": epoch, "generation": new_generation_number()}
+        reply = await UpdateMany(context.checkpoints, query | {"epoch": last}, {"$set": tombstone})
+        if reply.matched_count or not threads:
+            await _bury(context, thread_id, epoch, now)
+            return True
+        await pause(attempt)
+    raise contention(thread_id)
+
+
+async def _bury(context: Context, thread_id: str, epoch: int, deleted_at: datetime) -> None:
+    """Delete what belongs to lives before `epoch`; last of all what a repetition finds the thread by."""
+    ended = {"thread_id": thread_id, "epoch": {"$lt": epoch}}
     await DeleteMany(context.checkpoints, {"type": CHECKPOINT, **ended})
-    await DeleteMany(context.writes, {"thread_id": thread_id})
+    await DeleteMany(context.writes, {"thread_id": thread_id, "touched_at": {"$lte": deleted_at}})
     await DeleteMany(context.checkpoints, {"type": CHUNK, **ended})
-    # What a repetition finds the thread by goes last, unless a new life has begun.
-    buried = _thread(thread_id) | {"epoch": epoch, "deleted_at": now}
-    await UpdateMany(context.checkpoints, buried, {"$unset": {"metadata": "", "last_metadata": "", "updated_at": ""}})
+    buried = thread_query(thread_id) | {"epoch": epoch, "deleted_at": deleted_at}
+    named_by = {"metadata": "", "last_metadata": "", "updated_at": ""}
+    await UpdateMany(context.checkpoints, buried, {"$unset": named_by})
     context.state.forget_thread(thread_id)
-    return True
-
-
-def _thread(thread_id: str) -> Document:
-    return {"_id": thread_key(thread_id), "thread_id": thread_id, "type": THREAD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +115,15 @@ def checked_rule(now: datetime, strategy: object, keep_last: object, older_than:
         return PruneRule(str(strategy), keep_last, None)
     if not isinstance(older_than, timedelta) or older_than < timedelta(0):
         raise InvalidInputError(f"older_than must be a timedelta that is not negative, not {older_than!r:.80}")
-    return PruneRule(str(strategy), keep_last, now - older_than)
+    return PruneRule(str(strategy), keep_last, _ago(now, older_than))
+
+
+def _ago(now: datetime, span: timedelta) -> datetime:
+    """Return the time that lies so far back, or the earliest there is."""
+    try:
+        return now - span
+    except OverflowError:
+        return datetime.min.replace(tzinfo=timezone.utc)
 
 
 async def prune(
@@ -137,7 +156,7 @@ async def delete_idle_threads(context: Context, idle_for: object, dry_run: bool)
     """Delete the threads that were not updated for so long, in any namespace; say which, or which would go."""
     if not isinstance(idle_for, timedelta) or idle_for <= timedelta(0):
         raise InvalidInputError(f"idle_for must be a positive timedelta, not {idle_for!r:.80}")
-    cutoff = context.now() - idle_for
+    cutoff = _ago(context.now(), idle_for)
     idle: list[Thread] = []
     before: Thread | datetime = cutoff
     while True:
@@ -159,42 +178,59 @@ async def _remove(
     context: Context, thread_id: str, doomed: Callable[[Sequence[Node]], set[Address]], dry_run: bool
 ) -> Pruned:
     """Remove what is doomed from a thread; then collect its garbage. A thread left without checkpoints goes whole."""
-    for _ in range(ATTEMPTS):
-        threads = await Find(context.checkpoints, _thread(thread_id), {"updated_at": 1}, limit=1)
-        nodes = await _nodes(context, thread_id)
+    for attempt in range(ATTEMPTS):
+        threads = await Find(context.checkpoints, thread_query(thread_id), {"updated_at": 1, "epoch": 1}, limit=1)
+        nodes = await look_twice(partial(_nodes, context, thread_id, threads))
         what = removal(nodes, doomed(nodes))
-        report = Pruned(thread_id, [one.config() for one in what.removed], [one.config() for one in what.hidden])
-        if dry_run or not nodes:
-            return report
-        if len(what.removed) < len(nodes):
-            await _apply(context, thread_id, what)
-            return report
+        if dry_run:
+            return _report(thread_id, what.removed, what.hidden)
+        if not nodes or len(what.removed) < len(nodes):
+            return await _take(context, thread_id, threads, what)
         # Everything goes, unless a put has come since: then look again.
         unchanged = {"updated_at": threads[0].get("updated_at")} if threads else None
         if await delete_thread(context, thread_id, unchanged):
-            return report
-    raise CorruptDataError(f"thread {thread_id!r} cannot be pruned: it changed {ATTEMPTS} times meanwhile")
+            return _report(thread_id, what.removed, what.hidden)
+        await pause(attempt)
+    raise contention(thread_id)
 
 
-async def _apply(context: Context, thread_id: str, what: Removal) -> None:
-    """Perform a removal and collect the garbage, also that of a removal that broke off."""
+def _report(thread_id: str, removed: Sequence[Address], hidden: Sequence[Address]) -> Pruned:
+    return Pruned(thread_id, [one.config() for one in removed], [one.config() for one in hidden])
+
+
+async def _take(context: Context, thread_id: str, threads: Sequence[Document], what: Removal) -> Pruned:
+    """Take from a thread what goes, what an ended life left, and the garbage, also that of a removal that broke off.
+
+    What goes is hidden first. Then the family is read again, under a generation that no put relies on yet: a checkpoint
+    that was put on one that goes keeps what it is rebuilt from.
+    """
+    going = what.removed + what.hidden
+    removed: list[Address] = []
     if what:
         await new_generation(context, thread_id)
-        await _detach(context, thread_id, what)
+        await _update(context, [(going, {"$set": {"hidden": True}})])
+        await new_generation(context, thread_id)
+        final = removal(await look_twice(partial(_nodes, context, thread_id, threads)), set())
+        removed = final.removed
+        await _detach(context, thread_id, final)
         context.state.forget_thread(thread_id)
-    await sweep(context, thread_id)
+    if threads:
+        ended = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": {"$lt": threads[0].get("epoch")}}
+        await DeleteMany(context.checkpoints, ended)
+    await look_twice(partial(sweep, context, thread_id))
+    return _report(thread_id, removed, [address for address in going if address not in removed])
+
+
+async def _update(context: Context, changes: Sequence[tuple[Sequence[Address], Document]]) -> None:
+    writes = [Update(_key(address), change) for addresses, change in changes for address in addresses]
+    if writes:
+        await BulkWrite(context.checkpoints, writes)
 
 
 async def _detach(context: Context, thread_id: str, what: Removal) -> None:
-    """Hide what goes and cut what stays loose; then delete the writes, and last what a repetition would look for."""
-    changes: list[tuple[list[Address], Document]] = [
-        (what.hidden + what.removed, {"$set": {"hidden": True}}),
-        (what.with_hidden_parent, {"$set": {"parent_is_hidden": True}}),
-        (what.orphaned, {"$set": {"parent_checkpoint_id": None}, "$unset": {"parent_is_hidden": ""}}),
-    ]
-    await BulkWrite(
-        context.checkpoints, [Update(_key(address), change) for addresses, change in changes for address in addresses]
-    )
+    """Cut what stays loose from what goes; then delete the writes, and last what a repetition would look for."""
+    loose: Document = {"$set": {"parent_checkpoint_id": None}, "$unset": {"parent_is_hidden": ""}}
+    await _update(context, [(what.with_hidden_parent, {"$set": {"parent_is_hidden": True}}), (what.orphaned, loose)])
     for namespace in sorted({address.checkpoint_ns for address in what.removed}):
         ids = [address.checkpoint_id for address in what.removed if address.checkpoint_ns == namespace]
         of_removed = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": {"$in": ids}}
@@ -208,26 +244,29 @@ def _key(address: Address) -> Document:
     return {"_id": checkpoint_key(address), "thread_id": address.thread_id}
 
 
-async def _nodes(context: Context, thread_id: str) -> list[Node]:
-    """Read the family of a thread."""
-    documents = await Find(context.checkpoints, {"type": CHECKPOINT, "thread_id": thread_id})
-    records = [read_record(document, context.codec) for document in documents]
+async def _nodes(context: Context, thread_id: str, threads: Sequence[Document]) -> list[Node]:
+    """Read the family of a thread, as far as it belongs to its present life."""
+    query: Document = {"type": CHECKPOINT, "thread_id": thread_id}
+    if threads:
+        query["epoch"] = threads[0].get("epoch")
+    records = [read_record(document, context.codec) for document in await Find(context.checkpoints, query)]
     bodies = await load(context, [Placed(thread_id, record.body) for record in records])
-    nodes = []
-    for document, record, body in zip(documents, records, bodies, strict=True):
-        revived = revive_body(context, record.address, record.body, body.data)
-        metadata = revived.metadata
-        nodes.append(
-            Node(
-                record.address,
-                record.parent_id,
-                utc(document["created_at"]),
-                bool(document.get("hidden")),
-                metadata.get("run_id"),
-                callers_of(thread_id, record.address.checkpoint_ns, metadata.get("parents")),
-                frozenset(record.channels),
-                frozenset(revived.checkpoint["channel_versions"]),
-                frozenset(metadata.get("counters_since_delta_snapshot") or ()),
-            )
-        )
-    return nodes
+    return [
+        _node(record, revive_body(context, record.address, record.body, body.data))
+        for record, body in zip(records, bodies, strict=True)
+    ]
+
+
+def _node(record: Record, body: Body) -> Node:
+    counters = body.metadata.get("counters_since_delta_snapshot")
+    return Node(
+        record.address,
+        record.parent_id,
+        record.created_at,
+        record.hidden,
+        body.metadata.get("run_id"),
+        callers_of(record.address.thread_id, record.address.checkpoint_ns, body.metadata.get("parents")),
+        frozenset(record.channels),
+        frozenset(body.checkpoint["channel_versions"]),
+        frozenset(counters if isinstance(counters, Mapping) else ()),
+    )

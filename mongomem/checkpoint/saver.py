@@ -34,7 +34,7 @@ from mongomem.checkpoint.context import (
 )
 from mongomem.checkpoint.documents import Collections
 from mongomem.checkpoint.history import get_delta_channel_history
-from mongomem.checkpoint.setup import prepared, setup
+from mongomem.checkpoint.setup import setup
 from mongomem.checkpoint.upkeep import ThreadUpkeep
 from mongomem.checkpoint.versions import next_version
 from mongomem.drivers import Concerns, drivers_for
@@ -189,7 +189,7 @@ class MongoSaver(ThreadUpkeep):
         A crash leaves the previous checkpoint loadable, and the call can be repeated. What changed is
         found by comparison with the parent document; `new_versions` is not needed.
         """
-        return self._drivers.run(prepared(self._context(), writing.put, config, checkpoint, metadata))
+        return self._drivers.run(writing.put(self._context(), config, checkpoint, metadata))
 
     async def aput(
         self,
@@ -199,7 +199,7 @@ class MongoSaver(ThreadUpkeep):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Do what `put` does."""
-        return await self._drivers.arun(prepared(self._context(), writing.put, config, checkpoint, metadata))
+        return await self._drivers.arun(writing.put(self._context(), config, checkpoint, metadata))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -208,13 +208,13 @@ class MongoSaver(ThreadUpkeep):
 
         The first regular write of (task, index) wins; one to a special channel replaces the one before it.
         """
-        self._drivers.run(prepared(self._context(), pending.put_writes, config, writes, task_id, task_path))
+        self._drivers.run(pending.put_writes(self._context(), config, writes, task_id, task_path))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Do what `put_writes` does."""
-        await self._drivers.arun(prepared(self._context(), pending.put_writes, config, writes, task_id, task_path))
+        await self._drivers.arun(pending.put_writes(self._context(), config, writes, task_id, task_path))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

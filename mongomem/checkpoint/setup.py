@@ -1,19 +1,15 @@
-"""The plan that prepares the collections, and how an operation begins with it."""
+"""The plans that prepare the collections."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from datetime import timedelta
 
 from mongomem.checkpoint.context import STAMP_FRACTION, Context
-from mongomem.checkpoint.documents import indexes
-from mongomem.commands import Plan
+from mongomem.checkpoint.documents import EXPIRY, indexes
+from mongomem.commands import ListIndexes
 from mongomem.schema.indexes import ensure_indexes
 from mongomem.schema.migrations import Migration, migrate
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 async def create_indexes(context: Context) -> None:
@@ -32,13 +28,24 @@ async def setup(context: Context) -> None:
     """Create the indexes, and bring data of older schema versions up to date."""
     await create_indexes(context)
     await migrate(context.options.collections.settings, MIGRATIONS, context)
+    await find_ttl(context)
+
+
+async def find_ttl(context: Context) -> None:
+    """Learn the TTL that the collections have. It binds also a saver that was not told one.
+
+    Otherwise such a saver would leave documents unstamped that the server then deletes under a thread in use. Dropping
+    the indexes named ``expiry`` ends a TTL.
+    """
+    if context.options.ttl is None:
+        for index in await ListIndexes(context.checkpoints):
+            if index["name"] == EXPIRY:
+                seconds = index["expireAfterSeconds"] * STAMP_FRACTION / (STAMP_FRACTION + 1)
+                context.state.found_ttl = timedelta(seconds=seconds)
     context.state.is_set_up = True
 
 
-async def prepared(
-    context: Context, operation: Callable[Concatenate[Context, P], Plan[T]], *args: P.args, **kwargs: P.kwargs
-) -> T:
-    """Perform an operation that writes, behind the setup where that has not been done yet."""
-    if context.options.auto_setup and not context.state.is_set_up:
-        await setup(context)
-    return await operation(context, *args, **kwargs)
+async def ready(context: Context) -> None:
+    """Do the setup, where that has not been done yet and the options do not forbid it. For operations that write."""
+    if not context.state.is_set_up:
+        await (setup(context) if context.options.auto_setup else find_ttl(context))

@@ -14,7 +14,7 @@ from typing import Any
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import CHECKPOINT, CHUNK, chunk_key, utc
 from mongomem.checkpoint.loading import Placed, descend
-from mongomem.checkpoint.records import Record, read_record, read_write
+from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
 from mongomem.checkpoint.threads import new_generation
 from mongomem.commands import DeleteMany, Document, Find, UpdateMany
 
@@ -24,15 +24,14 @@ SLICE = 50_000
 
 async def sweep(context: Context, thread_id: str) -> None:
     """Delete what has been unreferenced for the grace, and mark what is unreferenced now."""
-    records = [
-        read_record(document, context.codec)
-        for document in await Find(context.checkpoints, {"type": CHECKPOINT, "thread_id": thread_id})
-    ]
-    writes = await Find(context.writes, {"thread_id": thread_id})
+    documents = await Find(context.checkpoints, {"type": CHECKPOINT, "thread_id": thread_id})
+    records = [read_record(document, context.codec) for document in documents]
+    stored = await Find(context.writes, {"thread_id": thread_id})
+    writes = [read_write(document, context.codec) for document in stored]
     there = {record.address for record in records}
-    orphans = [document for document in writes if read_write(document, context.codec).address not in there]
-    await _delete_late(context, thread_id, orphans)
-    living = await _living(context, thread_id, records, writes)
+    pairs = zip(stored, writes, strict=True)
+    await _delete_late(context, thread_id, [document for document, write in pairs if write.address not in there])
+    living = await chunks_of(context, thread_id, records, writes)
     chunks = await Find(context.checkpoints, {"type": CHUNK, "thread_id": thread_id}, {"idle_since": 1})
     await _mark(context, thread_id, chunks, living)
 
@@ -45,12 +44,16 @@ async def _delete_late(context: Context, thread_id: str, orphans: Sequence[Docum
         await DeleteMany(context.writes, {"_id": {"$in": ids}, "thread_id": thread_id})
 
 
-async def _living(
-    context: Context, thread_id: str, records: Iterable[Record], writes: Iterable[Document]
+async def chunks_of(
+    context: Context, thread_id: str, records: Iterable[Record], writes: Iterable[WriteRecord]
 ) -> set[bytes]:
-    """Return the ids of all chunks that checkpoints and writes lead to, at every level."""
+    """Return the ids of all chunks that checkpoints and writes lead to, at every level.
+
+    Raises:
+        MissingChunkError: A chunk with names of others is gone.
+    """
     values = [value for record in records for value in (record.body, *record.channels.values())]
-    values += [read_write(document, context.codec).value for document in writes]
+    values += [write.value for write in writes]
     descents = await descend(context, [Placed(thread_id, value) for value in values if value.names])
     return {chunk_key(thread_id, name) for descent in descents for name in descent.reached}
 

@@ -11,7 +11,7 @@ from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import THREAD, check_version, utc
 from mongomem.checkpoint.metadata import checked_filter, contains, equalities
 from mongomem.commands import Document, Find
-from mongomem.errors import ConfigurationError, InvalidInputError
+from mongomem.errors import ConfigurationError, CorruptDataError, InvalidInputError
 
 NUMBER_IN_A_PAGE = 256
 """How many thread documents are read at a time where a filter decides here which of them count."""
@@ -41,13 +41,13 @@ async def list_threads(
 ) -> list[Thread]:
     """Return threads, the one updated last first; `before` continues behind a thread or starts at a time.
 
-    With `ended` also those that a deletion took from the list and has not finished with.
+    With `ended` also those that expired, or that a deletion took from the list and has not finished with.
     """
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
         raise InvalidInputError(f"limit must be a whole number from 0 on, not {limit!r:.80}")
     wanted = checked_filter(filter)
     _check_clear(context, wanted)
-    query = _query(context, wanted) | ({} if ended else {"deleted_at": None})
+    query = {"type": THREAD, **_placed(context, wanted), **({} if ended else _living(context))}
     found: list[Thread] = []
     while len(found) < limit:
         size = limit - len(found) if not wanted else NUMBER_IN_A_PAGE
@@ -70,12 +70,10 @@ def _check_clear(context: Context, wanted: Mapping[str, Any]) -> None:
         )
 
 
-def _query(context: Context, wanted: Mapping[str, Any]) -> Document:
-    """Return the query for threads that still live."""
-    query: Document = {"type": THREAD} | _placed(context, wanted)
-    if context.options.ttl is not None:
-        query["touched_at"] = {"$gt": context.now() - context.options.ttl}
-    return query
+def _living(context: Context) -> Document:
+    """Return the condition for threads that were neither deleted nor unused for too long."""
+    ttl = context.ttl
+    return {"deleted_at": None, **({"touched_at": {"$gt": context.now() - ttl}} if ttl is not None else {})}
 
 
 def _placed(context: Context, wanted: Mapping[str, Any]) -> Document:
@@ -102,5 +100,8 @@ def _behind(before: object) -> Document:
 def _read(document: Document) -> Thread:
     thread_id = document["thread_id"]
     check_version(document, f"thread {thread_id!r}")
-    metadata = document.get("last_metadata", {}) | document.get("metadata", {})
-    return Thread(thread_id, utc(document["created_at"]), utc(document["updated_at"]), metadata)
+    try:
+        metadata = {**document.get("last_metadata", {}), **document.get("metadata", {})}
+        return Thread(thread_id, utc(document["created_at"]), utc(document["updated_at"]), metadata)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CorruptDataError(f"thread {thread_id!r}: its document is not readable: {error!r}") from error

@@ -19,22 +19,26 @@ from mongomem.checkpoint.caches import ThreadState
 from mongomem.checkpoint.chunks import LONGEST_SMALL
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import (
+    CHECKPOINT,
     CHUNK,
     SCHEMA_VERSION,
     THREAD,
     check_version,
     chunk_key,
-    new_stamp,
+    new_generation_number,
+    next_epoch,
     thread_key,
     utc,
 )
-from mongomem.commands import BulkWrite, Document, Find, Update, UpdateMany, Write
-from mongomem.errors import CorruptDataError
+from mongomem.commands import BulkWrite, Document, Find, Sleep, Update, UpdateMany, Write
+from mongomem.errors import ConfigurationError, ContentionError, CorruptDataError
 
 DUPLICATE_KEY = 11000
 """Server error code: an upsert met a document with its `_id` that its filter did not match."""
 
 NAME_KEY_BYTES = 32
+
+FIRST_PAUSE_SECONDS = 0.005
 
 ATTEMPTS = 8
 """How often a command begins anew because others changed the thread under it."""
@@ -45,22 +49,41 @@ def known_thread(context: Context, document: Document | None) -> ThreadState | N
 
     A thread whose last stamp is older than the TTL is read under a new epoch: the server may be deleting
     what is left of it, so nothing new may rely on that.
+
+    Raises:
+        CorruptDataError: The document lacks a field, or a field is of another type.
+        ConfigurationError: Its key cannot be decrypted.
     """
     if document is None:
         return None
-    check_version(document, f"thread {document.get('thread_id')!r}")
-    name_key = b""
-    if context.codec.seals:
-        name_key = context.codec.open(document["name_key"]) if "name_key" in document else new_name_key()
-    stamped_at = utc(document["stamped_at"])
-    epoch = int(document["epoch"]) if context.lives(stamped_at) else new_stamp()
-    return ThreadState(epoch, int(document["generation"]), stamped_at, name_key)
+    what = f"thread {document.get('thread_id')!r}"
+    check_version(document, what)
+    try:
+        stamped_at = utc(document["stamped_at"])
+        epoch, generation = int(document["epoch"]), int(document["generation"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CorruptDataError(f"{what}: its document is not readable: {error!r}") from error
+    is_over = not context.lives(stamped_at)
+    begins = is_over or bool(document.get("deleted_at")) or document.get("updated_at") is None
+    own_epoch = next_epoch(context.now(), epoch) if is_over else epoch
+    return ThreadState(own_epoch, generation, stamped_at, _name_key(context, document, what), begins)
+
+
+def _name_key(context: Context, document: Document, what: str) -> bytes:
+    if not context.codec.seals:
+        return b""
+    if "name_key" not in document:
+        return new_name_key()
+    try:
+        return context.codec.open(document["name_key"])
+    except Exception as error:
+        raise ConfigurationError(f"{what} cannot be decrypted: it was written under another key ({error})") from error
 
 
 def new_thread(context: Context) -> ThreadState:
     """Make the state of a thread that is not there yet."""
     name_key = new_name_key() if context.codec.seals else b""
-    return ThreadState(new_stamp(), new_stamp(), context.now(), name_key)
+    return ThreadState(next_epoch(context.now()), new_generation_number(), context.now(), name_key, begins=True)
 
 
 def new_name_key() -> bytes:
@@ -68,15 +91,25 @@ def new_name_key() -> bytes:
     return secrets.token_bytes(NAME_KEY_BYTES)
 
 
+def suffices(context: Context, thread: ThreadState | None) -> bool:
+    """Say whether what is remembered of a thread may be relied on: that it lives, and what names are keyed with."""
+    return (
+        thread is not None and context.lives(thread.stamped_at) and (bool(thread.name_key) or not context.codec.seals)
+    )
+
+
 async def read_thread(context: Context, thread_id: str) -> ThreadState | None:
     """Return the state of a thread: from the cache, or in one command; None where it is not there."""
     remembered = context.state.threads.get(thread_id)
-    if remembered is not None and not (context.codec.seals and not remembered.name_key):
+    if suffices(context, remembered):
         return remembered
-    query = {"_id": thread_key(thread_id), "thread_id": thread_id}
-    for document in await Find(context.checkpoints, query, limit=1):
-        return known_thread(context, document)
-    return None
+    documents = await Find(context.checkpoints, thread_query(thread_id), limit=1)
+    return known_thread(context, documents[0]) if documents else None
+
+
+def thread_query(thread_id: str) -> Document:
+    """Return the query for a thread document."""
+    return {"_id": thread_key(thread_id), "thread_id": thread_id, "type": THREAD}
 
 
 async def ensure_thread(context: Context, thread_id: str) -> ThreadState:
@@ -84,30 +117,50 @@ async def ensure_thread(context: Context, thread_id: str) -> ThreadState:
 
     Such a thread has no ``updated_at`` before its first checkpoint, and so is not listed.
     """
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         found = await read_thread(context, thread_id)
         if found is not None:
             return found
+        thread = replace(new_thread(context), begins=False)
         with suppress(DuplicateKeyError, BulkWriteError):
-            await BulkWrite(context.checkpoints, [thread_write(context, thread_id, new_thread(context), {})])
-    raise CorruptDataError(f"thread {thread_id!r} cannot be made: its document changes too often")
+            await BulkWrite(context.checkpoints, [thread_write(context, thread_id, thread, {})])
+        await pause(attempt)
+    raise contention(thread_id)
+
+
+async def pause(attempt: int) -> None:
+    """Wait before what others got in the way of is tried again, a little longer each time."""
+    if attempt > 0:
+        await Sleep(FIRST_PAUSE_SECONDS * 2**attempt)
+
+
+def contention(thread_id: str) -> ContentionError:
+    """Return the error that ends the attempts."""
+    return ContentionError(f"thread {thread_id!r} was changed by others {ATTEMPTS} times meanwhile: try again")
 
 
 def thread_write(context: Context, thread_id: str, thread: ThreadState, fields: Document) -> Update:
-    """Return the upsert of a thread document under the generation it is known by, with more `fields` to set."""
+    """Return the upsert of a thread document under the generation it is known by, with more `fields` to set.
+
+    Where a life of the thread begins, nothing of the former one stays in it.
+    """
     now = context.now()
     condition = {"_id": thread_key(thread_id), "thread_id": thread_id, "generation": thread.generation}
     own: Document = {"type": THREAD, "touched_at": now, "schema_version": SCHEMA_VERSION, "epoch": thread.epoch}
     if thread.name_key:
         own["name_key"] = context.codec.seal(thread.name_key)
-    made = {"created_at": now, "stamped_at": now}
-    return Update(condition, {"$set": own | fields, "$setOnInsert": made, "$unset": {"deleted_at": ""}}, upsert=True)
+    birth: Document = {"created_at": now, "stamped_at": now}
+    if thread.begins:
+        metadata = {field.split(".", 1)[1]: fields[field] for field in fields if field.startswith("metadata.")}
+        others = {field: value for field, value in fields.items() if not field.startswith("metadata.")}
+        own |= birth | {"metadata": metadata}
+        return Update(condition, {"$set": own | others, "$unset": {"deleted_at": ""}}, upsert=True)
+    return Update(condition, {"$set": own | fields, "$setOnInsert": birth, "$unset": {"deleted_at": ""}}, upsert=True)
 
 
 async def new_generation(context: Context, thread_id: str) -> None:
     """Make every put that relies on what the thread was look at it again."""
-    thread = {"_id": thread_key(thread_id), "thread_id": thread_id, "type": THREAD}
-    await UpdateMany(context.checkpoints, thread, {"$set": {"generation": new_stamp()}})
+    await UpdateMany(context.checkpoints, thread_query(thread_id), {"$set": {"generation": new_generation_number()}})
 
 
 def chunk_writes(
@@ -134,20 +187,27 @@ def only_duplicates(error: BulkWriteError) -> bool:
     return bool(failures) and all(failure.get("code") == DUPLICATE_KEY for failure in failures)
 
 
-async def stamp(context: Context, thread_id: str) -> None:
+async def stamp(context: Context, thread_id: str, thread: ThreadState) -> ThreadState:
     """Stamp a thread as used now, where it has a TTL and a tenth of that has gone by since the last time.
 
-    Only what still lives is stamped: the leftovers of an expired life are not brought back.
+    Called before what the use writes. Chunks come first and `stamped_at` last, so wherever it breaks off no document
+    outlives what it refers to. Nothing of a life that is over is brought back.
     """
-    if context.options.ttl is None:
-        return
-    thread = await read_thread(context, thread_id)
-    if thread is None or not context.wants_stamp(thread.stamped_at):
-        return
-    now = context.now()
-    living = {"thread_id": thread_id, "touched_at": {"$gt": now - context.options.ttl}}
-    for collection in (context.writes, context.checkpoints):
-        await UpdateMany(collection, living, {"$set": {"touched_at": now}})
-    thread_document = {"_id": thread_key(thread_id), "thread_id": thread_id, "type": THREAD}
-    await UpdateMany(context.checkpoints, thread_document, {"$set": {"stamped_at": now}})
-    context.state.threads.put(thread_id, replace(thread, stamped_at=now))
+    ttl, now = context.ttl, context.now()
+    if (
+        ttl is None
+        or thread.begins
+        or not context.lives(thread.stamped_at)
+        or not context.wants_stamp(thread.stamped_at)
+    ):
+        return thread
+    living = {"thread_id": thread_id, "touched_at": {"$gt": now - ttl}}
+    touched = {"$set": {"touched_at": now}}
+    await UpdateMany(context.checkpoints, {"type": CHUNK, **living}, touched)
+    await UpdateMany(context.writes, living, touched)
+    await UpdateMany(context.checkpoints, {"type": CHECKPOINT, **living}, touched)
+    unchanged = thread_query(thread_id) | {"epoch": thread.epoch}
+    await UpdateMany(context.checkpoints, unchanged, {"$set": {"touched_at": now, "stamped_at": now}})
+    stamped = replace(thread, stamped_at=now)
+    context.state.threads.put(thread_id, stamped)
+    return stamped

@@ -12,7 +12,6 @@ from mongomem.checkpoint import removing
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.copying import copy_thread
 from mongomem.checkpoint.removing import Pruned
-from mongomem.checkpoint.setup import prepared
 from mongomem.checkpoint.thread_list import Thread, list_threads
 from mongomem.drivers import Drivers
 
@@ -47,11 +46,11 @@ class ThreadUpkeep(BaseCheckpointSaver[str]):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy every checkpoint of a thread, with its writes, into another; nothing of the copy hangs on the source."""
-        self._drivers.run(prepared(self._context(), copy_thread, source_thread_id, target_thread_id))
+        self._drivers.run(copy_thread(self._context(), source_thread_id, target_thread_id))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Do what `copy_thread` does."""
-        await self._drivers.arun(prepared(self._context(), copy_thread, source_thread_id, target_thread_id))
+        await self._drivers.arun(copy_thread(self._context(), source_thread_id, target_thread_id))
 
     def prune(  # type: ignore[override]  # LangGraph's gives None; what went is worth telling
         self,

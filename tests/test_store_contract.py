@@ -255,10 +255,14 @@ async def test_delete_namespace_takes_what_is_below_and_nothing_else(store: Call
 HOSTILE = [{"$ne": None}, {"$gt": ""}, __import__("re").compile("x"), ["a"], b"a", 1, None, 1.5]
 
 
-@pytest.mark.parametrize("bad", HOSTILE, ids=repr)
-async def test_hostile_arguments_touch_no_document(store: Calls, bad: Any) -> None:
+async def test_hostile_arguments_touch_no_document(store: Calls) -> None:
     await store("put", NS, "k", {"n": 1})
-    refused = pytest.raises((TypeError, ValueError))
+    for bad in HOSTILE:
+        await refuse_everywhere(store, bad)
+    assert [item.value for item in await store("search", ())] == [{"n": 1}]
+
+
+async def refuse_everywhere(store: Calls, bad: Any) -> None:
     for name, arguments, options in (
         ("get", (NS, bad), {}),
         ("delete", (NS, bad), {}),
@@ -279,13 +283,17 @@ async def test_hostile_arguments_touch_no_document(store: Calls, bad: Any) -> No
         ("put", (NS, "k", {"n": 2}), {"index": bad if bad not in (None, ["a"]) else [1]}),
         ("put", (NS, "k", {"n": 2}), {"ttl": bad if bad not in (None, 1, 1.5) else 0}),
     ):
-        with refused:
+        with pytest.raises((TypeError, ValueError)):
             await store(name, *arguments, **options)
-    assert [item.value for item in await store("search", ())] == [{"n": 1}]
 
 
-@pytest.mark.parametrize("bad", [value for value in HOSTILE if value is not None], ids=repr)
-async def test_hostile_filters_prefixes_and_queries(store: Calls, bad: Any) -> None:
+async def test_hostile_filters_prefixes_and_queries(store: Calls) -> None:
+    for bad in HOSTILE:
+        if bad is not None:
+            await refuse_in_searches(store, bad)
+
+
+async def refuse_in_searches(store: Calls, bad: Any) -> None:
     for options in ({"filter": bad}, {"filter": {"a": {"$where": bad}}}, {"query": bad}):
         with pytest.raises((TypeError, ValueError)):
             await store("search", NS, **options)

@@ -13,7 +13,7 @@ from mongomem.checkpoint.codec import CONTENT_FIELDS
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import chunk_key
 from mongomem.commands import Document, Find, Plan
-from mongomem.errors import CorruptDataError, MongomemError
+from mongomem.errors import ConfigurationError, CorruptDataError
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ async def _fetch(context: Context, values: Sequence[Placed], keys: list[bytes]) 
 def _opened(context: Context, document: Document) -> bytes:
     try:
         return context.codec.open(document)
-    except MongomemError:
+    except ConfigurationError:
         raise
     except Exception as error:
         raise CorruptDataError(f"chunk {document['_id'].hex()} is not readable: {error!r}") from error

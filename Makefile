@@ -23,7 +23,7 @@ chat: .venv/demo
 	@$(BIN)/python examples/chatbot.py
 
 test: .venv/dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: .venv/dev
 	$(BIN)/ruff check .

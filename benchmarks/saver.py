@@ -22,8 +22,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import saver_sections as sections
 from pymongo import MongoClient
+
+import saver_sections as sections
 from saver_chat import Chat, Script
 from saver_commands import Commands, count_commands
 from saver_measures import Growth, Scale, listing_of_chats, listing_of_notes, reads, sizes

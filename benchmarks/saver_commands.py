@@ -8,6 +8,7 @@ from typing import Any
 
 from langgraph.checkpoint.base import Checkpoint
 from langgraph.checkpoint.base.id import uuid6
+
 from saver_chat import Chat, Script
 from saver_peers import CommandCounter, Opened
 

@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.graph import END, START, MessagesState, StateGraph
+
 from saver_chat import Saver, WrongStateError, random_text
 
 CHECKPOINTS_A_RUN = 3

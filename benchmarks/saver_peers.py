@@ -18,9 +18,9 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from psycopg.rows import dict_row
 from pymongo import MongoClient
 from pymongo.monitoring import CommandListener, CommandStartedEvent
-from saver_chat import Saver
 
 from mongomem import MongoSaver
+from saver_chat import Saver
 
 DURABLE = frozenset({"insert", "update", "delete", "findAndModify", "bulkWrite"})
 """Commands that wait for the journal of a majority."""

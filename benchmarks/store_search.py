@@ -29,9 +29,9 @@ import numpy as np
 from langgraph.store.base import BaseStore, PutOp
 from langgraph.store.memory import InMemoryStore
 from pymongo import MongoClient
-from servers import mongodb, postgres
 
 from mongomem.store.store import MongoStore
+from servers import mongodb, postgres
 
 DIMS = 1536
 SEARCHES = 25

@@ -65,14 +65,14 @@ def open_lines(file: str | None, conversation: Conversation) -> Iterator[Iterato
 def chat(options: argparse.Namespace) -> None:
     """Open the memory and talk, until the lines end."""
     # Imported here, where Ctrl-C is caught: these take a second.
-    from graph import build_graph
     from openai import OpenAIError
     from pymongo.errors import PyMongoError
-    from responder import make_responder
 
+    from graph import build_graph
     from mongomem import MongoMemory
     from mongomem.errors import MongomemError
     from mongomem.local import local_uri
+    from responder import make_responder
 
     index: Any = {"embed": options.embed, "dims": options.dims, "fields": ["text"]}
     troubles = (OpenAIError, PyMongoError, MongomemError)

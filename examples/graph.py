@@ -13,6 +13,7 @@ from typing import Any
 
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
+
 from responder import Responder
 
 RECALLED = 3

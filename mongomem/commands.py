@@ -1,8 +1,8 @@
 """The commands: every effect that mongomem has on the world, as a frozen value.
 
 A **command** is one round trip to MongoDB (`Find`, `BulkWrite`, ...) or another effect (`Compute`,
-`Embed`, `Sleep`). It knows how to perform itself, blocking and awaited. Awaiting a command hands it
-to whoever drives the plan; the typed reply comes back:
+`EmbedDocuments`, `Sleep`: in `mongomem.effects`). It knows how to perform itself, blocking and
+awaited. Awaiting a command hands it to whoever drives the plan; the typed reply comes back:
 
     documents = await Find("checkpoints", {"thread_id": "1"}, limit=1)
 
@@ -15,13 +15,10 @@ here; no other module of the package may call a method of a collection.
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-import numpy as np
 import pymongo
 from pymongo.errors import OperationFailure
 
@@ -32,9 +29,6 @@ Document: TypeAlias = dict[str, Any]
 
 Plan: TypeAlias = Coroutine["Command[Any]", Any, T]
 """A computation that awaits commands and returns a T."""
-
-HEAVY_BYTES = 1_000_000
-"""From this much work on, a `Compute` leaves the event loop for a worker thread."""
 
 LARGEST_BATCH = 2**31 - 1
 """More documents than a message of 16 MB holds: the server ends a batch there."""
@@ -47,8 +41,10 @@ class Command(Generic[T]):
     """One effect, described by a frozen dataclass and answered with a T."""
 
     __slots__ = ()
-    blocks: ClassVar[bool] = True
-    """Whether `perform` waits for a server or computes for long, and so has to leave the event loop."""
+
+    def blocks(self) -> bool:
+        """Say whether `perform` waits for a server or computes for long, and so has to leave the event loop."""
+        return True
 
     def __await__(self) -> Generator[Command[T], T, T]:
         reply = yield self
@@ -265,72 +261,3 @@ def _none_if_absent(error: OperationFailure) -> list[Document]:
     if error.code != NAMESPACE_NOT_FOUND:
         raise error
     return []
-
-
-@dataclass(frozen=True, slots=True)
-class Compute(Command[T]):
-    """Call a pure function; off the event loop where its `size` in bytes says that it takes long."""
-
-    function: Callable[[], T]
-    size: int = HEAVY_BYTES
-
-    def perform(self, database: Any) -> T:
-        return self.function()
-
-    async def aperform(self, database: Any) -> T:
-        if self.size < HEAVY_BYTES:
-            return self.function()
-        return await asyncio.to_thread(self.function)
-
-
-class Embeds(Protocol):
-    """The part of an embedder that a command needs; `mongomem.embeddings` has them."""
-
-    def embed_documents(self, texts: Sequence[str]) -> np.ndarray[Any, Any]: ...
-    def embed_query(self, text: str) -> np.ndarray[Any, Any]: ...
-    async def aembed_documents(self, texts: Sequence[str]) -> np.ndarray[Any, Any]: ...
-    async def aembed_query(self, text: str) -> np.ndarray[Any, Any]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class EmbedDocuments(Command[np.ndarray[Any, Any]]):
-    """Embed texts that are stored: float32 of shape (texts, dims)."""
-
-    embedder: Embeds
-    texts: Sequence[str]
-    blocks = False
-
-    def perform(self, database: Any) -> np.ndarray[Any, Any]:
-        return self.embedder.embed_documents(self.texts)
-
-    async def aperform(self, database: Any) -> np.ndarray[Any, Any]:
-        return await self.embedder.aembed_documents(self.texts)
-
-
-@dataclass(frozen=True, slots=True)
-class EmbedQueries(Command[list[np.ndarray[Any, Any]]]):
-    """Embed texts that are searched for: float32 of shape (dims,) for each. Awaited, all at once."""
-
-    embedder: Embeds
-    texts: Sequence[str]
-    blocks = False
-
-    def perform(self, database: Any) -> list[np.ndarray[Any, Any]]:
-        return [self.embedder.embed_query(text) for text in self.texts]
-
-    async def aperform(self, database: Any) -> list[np.ndarray[Any, Any]]:
-        return await asyncio.gather(*(self.embedder.aembed_query(text) for text in self.texts))
-
-
-@dataclass(frozen=True, slots=True)
-class Sleep(Command[None]):
-    """Wait, in seconds."""
-
-    seconds: float
-    blocks = False
-
-    def perform(self, database: Any) -> None:
-        time.sleep(self.seconds)
-
-    async def aperform(self, database: Any) -> None:
-        await asyncio.sleep(self.seconds)

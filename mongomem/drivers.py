@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
+from bson.codec_options import CodecOptions
 from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
 from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
@@ -64,7 +65,9 @@ class Concerns:
     write_concern: WriteConcern = field(default_factory=lambda: WriteConcern("majority"))
 
     def options(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("read_preference", "read_concern", "write_concern")}
+        """Return the options of the database: these, and plain decoding, whatever classes the client decodes to."""
+        own = {name: getattr(self, name) for name in ("read_preference", "read_concern", "write_concern")}
+        return {"codec_options": CodecOptions(), **own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ class Threaded:
         return await _drive(plan, self._perform)
 
     async def _perform(self, command: Command[Any]) -> Any:
-        if not command.blocks:
+        if not command.blocks():
             return await command.aperform(self.database)
         call = contextvars.copy_context().run
         return await asyncio.get_running_loop().run_in_executor(_workers(), call, command.perform, self.database)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, timezone
@@ -65,3 +66,8 @@ def store_on(client: Any, kind: str, db_name: str, **options: Any) -> Calls:
 
 def keys(items: Iterable[Any]) -> list[str]:
     return [item.key for item in items]
+
+
+def named(value: object) -> str:
+    """Name a parameter by its repr without addresses, which differ between the processes of one run."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import mongomock
 import pytest
@@ -23,21 +23,19 @@ from pymongo.errors import BulkWriteError, OperationFailure
 import mongomem
 from mongomem import ConfigurationError, UsageError
 from mongomem.commands import (
-    HEAVY_BYTES,
     Aggregate,
     BulkWrite,
     Command,
-    Compute,
     Delete,
     Find,
     ListIndexes,
     Plan,
     Replace,
     RunCommand,
-    Sleep,
     Update,
 )
 from mongomem.drivers import Concerns, Drivers, drivers_for
+from mongomem.effects import HEAVY_BYTES, Compute, Sleep
 from saver_fixtures import KINDS, client_of
 
 
@@ -65,7 +63,6 @@ class Call(Command[Any]):
     """Call a function, and say so: a command that needs no database."""
 
     function: Callable[[], Any]
-    blocks: ClassVar[bool] = True
 
     def perform(self, database: Any) -> Any:
         return self.function()
@@ -263,7 +260,7 @@ def test_the_concerns_are_those_asked_for_and_not_those_of_the_client(mongo_uri:
 FORKED = """
 import asyncio, os, sys, warnings
 from pymongo import MongoClient
-from mongomem.commands import Compute
+from mongomem.effects import Compute
 from mongomem.drivers import Concerns, drivers_for
 
 warnings.simplefilter("ignore")  # of PyMongo and Python: this is what is tested

@@ -59,6 +59,8 @@ class Process:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # A suite that runs in the background hands on an ignored SIGINT.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             env={**os.environ, "PYTHONPATH": str(Path(mongomem.__file__).parents[1])},
         )
 

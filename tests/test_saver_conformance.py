@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 from langgraph.checkpoint.conformance import checkpointer_test, validate
-from saver_fixtures import KINDS, saver_of
 
 from mongomem.checkpoint.saver import MongoSaver
+from saver_fixtures import KINDS, saver_of
 
 CAPABILITIES = {
     "put",

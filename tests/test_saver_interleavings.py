@@ -17,7 +17,7 @@ import mongomock
 import pytest
 from langgraph.checkpoint.base.id import uuid6
 
-from mongomem.checkpoint import copying, grounds, reading, removing, writing
+from mongomem.checkpoint import grounds, reading, removing, writing
 from mongomem.checkpoint.documents import CHUNK
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.commands import DatabaseCommand, Plan

@@ -13,7 +13,8 @@ from pymongo import MongoClient
 from pymongo.errors import AutoReconnect, OperationFailure
 
 from mongomem import MongoSaver, SchemaVersionError
-from mongomem.commands import CreateIndexes, Sleep, Update, UpdateMany
+from mongomem.commands import CreateIndexes, Update, UpdateMany
+from mongomem.effects import Sleep
 from mongomem.schema.indexes import Index, ensure_indexes
 from mongomem.schema.migrations import Migration, migrate
 from mongomem.testing import FailingDriver, RecordingDriver

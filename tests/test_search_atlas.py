@@ -14,7 +14,8 @@ import pytest
 from langgraph.store.base import PutOp, SearchOp
 from pymongo import MongoClient
 
-from mongomem.commands import Aggregate, Command, RunCommand, Sleep
+from mongomem.commands import Aggregate, Command, RunCommand
+from mongomem.effects import Sleep
 from mongomem.errors import ConfigurationError
 from mongomem.search.atlas import create_index, is_queryable, nearest, state_of_index
 from mongomem.search.codes import encode_vector

@@ -24,7 +24,7 @@ MODULES = {
 MODULE_LINES, BODY_LINES, BODY_LINES_P90 = 300, 40, 25
 
 OUTSIDE = (
-    *("commands", "drivers", "opening", "memory", "testing", "cli", "embeddings", "local", "_server"),
+    *("commands", "effects", "drivers", "opening", "memory", "testing", "cli", "embeddings", "local", "_server"),
     "store.coalescing",  # gathers the callers of one event loop, before any plan
 )
 """What may know a client, an event loop or a thread; all else is pure, or a plan of commands."""

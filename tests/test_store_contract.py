@@ -24,7 +24,7 @@ from pymongo import MongoClient
 from mongomem.errors import ConfigurationError, UnstorableValueError, UsageError
 from mongomem.store.store import MongoStore
 from saver_fixtures import KINDS, Calls
-from store_fixtures import keys, store_of
+from store_fixtures import keys, named, store_of
 
 NS = ("users", "u1")
 
@@ -121,7 +121,7 @@ async def test_an_item_too_large_is_named(store: Calls) -> None:
         {"a\x00b": "c\x00d"},
         {"when": datetime(2024, 5, 1, 1, 2, 3, 4, timezone.utc)},
     ],
-    ids=repr,
+    ids=named,
 )
 async def test_odd_values_come_back_exactly(store: Calls, value: dict[str, Any]) -> None:
     await store("put", NS, "k", value)
@@ -341,7 +341,7 @@ def test_a_sync_call_on_an_async_client_says_what_to_write() -> None:
         {"ttl": {"omit_expired": "yes"}},
         {"backend": "faiss"},
     ],
-    ids=repr,
+    ids=named,
 )
 def test_options_that_mean_nothing_are_refused_without_io(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):

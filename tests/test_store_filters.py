@@ -15,6 +15,7 @@ from pymongo import MongoClient
 from mongomem.errors import InvalidInputError
 from mongomem.store.filters import check_filter, matches, to_query
 from mongomem.store.values import encode_value
+from store_fixtures import named
 
 scalars = (
     st.none()
@@ -141,7 +142,7 @@ def test_filters_by_example(filter: dict[str, Any], value: dict[str, Any], expec
         b"a",
         re.compile("a"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_what_is_no_filter_is_refused(filter: Any) -> None:
     with pytest.raises(InvalidInputError):
@@ -202,7 +203,7 @@ def narrowing_client(mongo_client: MongoClient) -> Any:
         ({"$or": [{"a": 1}, {"b": 2}]}, [{"$or": [{"value.a": {"$eq": 1}}, {"value.b": {"$eq": 2}}]}]),
         ({"$and": [{"a": 1}, {"b": {"$ne": 1}}]}, [{"value.a": {"$eq": 1}}]),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_queries_by_example(filter: dict[str, Any], clauses: list[Any]) -> None:
     query = to_query(filter, field="value", exact_field="exact")

@@ -18,7 +18,8 @@ from mongomem.checkpoint.documents import SCHEMA_VERSION, chunk_key, value_field
 from mongomem.checkpoint.encoding import Serialized
 from mongomem.checkpoint.setup import ready
 from mongomem.checkpoint.threads import chunk_writes, ensure_thread, only_duplicates, read_thread, stamp
-from mongomem.commands import BulkWrite, Compute, Document, Replace, Update, Write
+from mongomem.commands import BulkWrite, Document, Replace, Update, Write
+from mongomem.effects import Compute
 from mongomem.errors import InvalidInputError
 
 ATTEMPTS = 8

@@ -19,7 +19,7 @@ from mongomem.checkpoint.encoding import BODY
 from mongomem.checkpoint.loading import Loaded, Placed, load, revive, revive_body
 from mongomem.checkpoint.records import Record, WriteRecord
 from mongomem.checkpoint.versions import next_version
-from mongomem.commands import Compute
+from mongomem.effects import Compute
 
 Writes = Mapping[Address, Sequence[WriteRecord]]
 

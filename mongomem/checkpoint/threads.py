@@ -30,7 +30,8 @@ from mongomem.checkpoint.documents import (
     thread_key,
     utc,
 )
-from mongomem.commands import BulkWrite, Document, Find, Sleep, Update, UpdateMany, Write
+from mongomem.commands import BulkWrite, Document, Find, Update, UpdateMany, Write
+from mongomem.effects import Sleep
 from mongomem.errors import ConfigurationError, ContentionError, CorruptDataError
 
 DUPLICATE_KEY = 11000

@@ -40,7 +40,8 @@ from mongomem.checkpoint.threads import (
     stamp,
     thread_write,
 )
-from mongomem.commands import BulkWrite, Compute, Document, Replace, Write
+from mongomem.commands import BulkWrite, Document, Replace, Write
+from mongomem.effects import Compute
 from mongomem.errors import InvalidInputError
 
 

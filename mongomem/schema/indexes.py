@@ -13,7 +13,8 @@ from typing import Any
 
 from pymongo.errors import OperationFailure
 
-from mongomem.commands import CreateIndexes, RunCommand, Sleep
+from mongomem.commands import CreateIndexes, RunCommand
+from mongomem.effects import Sleep
 
 BUILD_REFUSED = frozenset({40333, 46, 117})
 """Server error codes that say "another operation is at it": 40333 while another index build runs (seen on

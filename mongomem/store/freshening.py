@@ -12,7 +12,8 @@ from collections.abc import Container, Sequence
 from functools import partial
 from typing import Any
 
-from mongomem.commands import Compute, Document, Find, RunCommand
+from mongomem.commands import Document, Find, RunCommand
+from mongomem.effects import Compute
 from mongomem.search.matrix import Candidate, Change, Matrix
 from mongomem.search.metrics import Vector
 from mongomem.store.context import Context

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from langgraph.store.base import GetOp, Item, ListNamespacesOp, Op, Result, SearchItem, SearchOp
 
-from mongomem.commands import EmbedQueries
+from mongomem.effects import EmbedQueries
 from mongomem.store import reading
 from mongomem.store.batches import Batch, sort_batch
 from mongomem.store.context import Context

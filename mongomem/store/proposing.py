@@ -15,7 +15,8 @@ from typing import TypeAlias
 from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
 
-from mongomem.commands import Aggregate, Compute, Find, Plan, RunCommand, Sleep
+from mongomem.commands import Aggregate, Find, Plan, RunCommand
+from mongomem.effects import Compute, Sleep
 from mongomem.errors import ConfigurationError
 from mongomem.search.atlas import (
     MOST_NEIGHBOURS,

@@ -9,7 +9,8 @@ import numpy as np
 from langgraph.store.base import InvalidNamespaceError
 from pymongo.errors import BulkWriteError
 
-from mongomem.commands import BulkWrite, Delete, DeleteMany, Document, EmbedDocuments, Find, Write
+from mongomem.commands import BulkWrite, Delete, DeleteMany, Document, Find, Write
+from mongomem.effects import EmbedDocuments
 from mongomem.search.codes import decode_vectors
 from mongomem.search.metrics import Vector
 from mongomem.store.batches import Batch, check_namespace

@@ -18,6 +18,9 @@ from mongomem.errors import ConfigurationError, CorruptDataError
 T = TypeVar("T")
 
 
+NO_NAMES: frozenset[bytes] = frozenset()
+
+
 class MissingChunkError(CorruptDataError):
     """A chunk that a document refers to is not there. Readers look once more whether the document still is."""
 
@@ -60,11 +63,15 @@ async def load(context: Context, values: Sequence[Placed]) -> list[Loaded]:
 
     Raises:
         MissingChunkError: A chunk is gone.
+        CorruptDataError: A chunk is not what was stored.
     """
-    descents = await descend(context, values)
+    descents = await descend(context, [placed for placed in values if placed.value.names])
     keys = [descent.keys() for descent in descents]
-    content = await _fetch(context, values, list(chain.from_iterable(keys)))
-    return [_joined(descent, [content[key] for key in own]) for descent, own in zip(descents, keys, strict=True)]
+    content = await _fetch(context, [descent.placed for descent in descents], list(chain.from_iterable(keys)))
+    joined = iter(
+        [_joined(descent, [content[key] for key in own]) for descent, own in zip(descents, keys, strict=True)]
+    )
+    return [next(joined) if placed.value.names else Loaded(placed.value.ends, NO_NAMES) for placed in values]
 
 
 def _joined(descent: Descent, pieces: Sequence[bytes]) -> Loaded:

@@ -112,7 +112,7 @@ class Awaiting:
         except UsageError:
             plan.close()
             raise
-        return await _drive(plan, self._perform)
+        return await drive(plan, self._perform)
 
     async def _perform(self, command: Command[Any]) -> Any:
         return await command.aperform(self.database)
@@ -136,7 +136,7 @@ class Threaded:
     database: Any
 
     async def __call__(self, plan: Plan[T]) -> T:
-        return await _drive(plan, self._perform)
+        return await drive(plan, self._perform)
 
     async def _perform(self, command: Command[Any]) -> Any:
         if not command.blocks():
@@ -145,7 +145,8 @@ class Threaded:
         return await asyncio.get_running_loop().run_in_executor(_workers(), call, command.perform, self.database)
 
 
-async def _drive(plan: Plan[T], perform: Callable[[Command[Any]], Any]) -> T:
+async def drive(plan: Plan[T], perform: Callable[[Command[Any]], Any]) -> T:
+    """Run a plan with what `perform` returns for each command awaited. Where that is a command, this is a plan."""
     resume: Callable[[Any], Command[Any]] = plan.send
     answer: Any = None
     while True:

@@ -20,7 +20,7 @@ from bson.timestamp import Timestamp
 from pymongo.errors import AutoReconnect, BulkWriteError
 
 from mongomem.commands import BulkWrite, Command, Plan
-from mongomem.drivers import Blocking
+from mongomem.drivers import Blocking, drive
 
 T = TypeVar("T")
 
@@ -38,20 +38,9 @@ class _Intercepting(Command[T]):
         return self.performer(self.command, database)
 
 
-async def _intercepted(plan: Plan[T], performer: Callable[[Command[Any], Any], Any]) -> T:
-    """Run `plan` with each of its commands handed to `performer`: itself a plan, so any driver runs it."""
-    resume: Callable[[Any], Command[Any]] = plan.send
-    answer: Any = None
-    while True:
-        try:
-            command = resume(answer)
-        except StopIteration as finished:
-            result: T = finished.value
-            return result
-        try:
-            resume, answer = plan.send, await _Intercepting(command, performer)
-        except BaseException as error:
-            resume, answer = plan.throw, error
+def _intercepted(plan: Plan[T], performer: Callable[[Command[Any], Any], Any]) -> Plan[T]:
+    """Return `plan` with each of its commands handed to `performer`: itself a plan, so any driver runs it."""
+    return drive(plan, lambda command: _Intercepting(command, performer))
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ Here is what a running graph calls; what is done with whole threads stands in `m
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -37,14 +37,11 @@ from mongomem.checkpoint.history import get_delta_channel_history
 from mongomem.checkpoint.setup import setup
 from mongomem.checkpoint.upkeep import ThreadUpkeep
 from mongomem.checkpoint.versions import next_version
+from mongomem.clock import utc_now
 from mongomem.drivers import Concerns, drivers_for
 from mongomem.opening import Opening
 
 CACHE_BYTES = 64 * 2**20
-
-
-def _utc_now() -> datetime:
-    return datetime.now(timezone.utc)
 
 
 class MongoSaver(ThreadUpkeep):
@@ -87,7 +84,7 @@ class MongoSaver(ThreadUpkeep):
         grace: timedelta = timedelta(hours=1),
         cache_bytes: int = CACHE_BYTES,
         concerns: Concerns | None = None,
-        clock: Callable[[], datetime] = _utc_now,
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__(serde=serde)
         self._drivers = drivers_for(client, db_name, concerns or Concerns())

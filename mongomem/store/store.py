@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any, Literal
 
 from langgraph.store.base import (
@@ -22,6 +22,7 @@ from langgraph.store.base import (
     TTLConfig,
 )
 
+from mongomem.clock import utc_now
 from mongomem.drivers import Concerns, drivers_for
 from mongomem.opening import Opening
 from mongomem.store import plans
@@ -33,10 +34,6 @@ from mongomem.store.setup import setup
 from mongomem.store.writing import delete_namespace
 
 MATRIX_BYTES = 512 * 2**20
-
-
-def _utc_now() -> datetime:
-    return datetime.now(timezone.utc)
 
 
 class MongoStore(BaseStore):
@@ -75,7 +72,7 @@ class MongoStore(BaseStore):
         backend: Backend = "auto",
         matrix_bytes: int = MATRIX_BYTES,
         concerns: Concerns | None = None,
-        clock: Callable[[], datetime] = _utc_now,
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__()
         self.ttl_config = ttl

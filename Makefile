@@ -48,6 +48,7 @@ $(BIN)/pip:
 	$(PYTHON) -m venv .venv
 
 .venv/demo: pyproject.toml constraints.txt | $(BIN)/pip
+	@echo "installing into .venv: about 450 MB, half a minute after the downloads"
 	$(INSTALL) --editable ".[server,local]"
 	touch $@
 

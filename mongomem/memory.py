@@ -15,8 +15,9 @@ from mongomem.checkpoint.context import checked_keys
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.commands import Plan
 from mongomem.drivers import Concerns, drivers_for
-from mongomem.errors import UsageError
+from mongomem.errors import InvalidInputError, UsageError
 from mongomem.opening import Opening
+from mongomem.store.batches import check_namespace
 from mongomem.store.store import MongoStore
 from mongomem.users import Erased, erase_user, threads_of
 
@@ -36,8 +37,10 @@ class MongoMemory:
         thread_ttl: Life of unused threads, in minutes or as a ``timedelta``.
         collection_prefix: Put before the names of all collections.
         auto_setup: Create the indexes before the first write.
-        user_key: The metadata key of a thread that names its user.
-        user_namespace: The namespace that holds the memories of a user.
+        user_key: The metadata key of a thread that names its user: run graphs with
+            ``{"configurable": {"thread_id": ..., "user_id": ...}}``.
+        user_namespace: The namespace that holds the memories of a user. LangGraph's labels hold no period, so
+            users who are named by an e-mail address need a namespace of another form.
         saver_options: Further options of `MongoSaver`.
         store_options: Further options of `MongoStore`.
 
@@ -133,26 +136,39 @@ class MongoMemory:
         return erase_user(self.saver._context(), self.store._context, self._user_key, user_id, namespace)
 
     def _namespace_of(self, user_id: str) -> tuple[str, ...]:
-        return self._user_namespace(identifier("user_id", user_id))
+        """Return the namespace of a user's memories.
+
+        Raises:
+            InvalidInputError: None can be: LangGraph's labels are not empty and hold no period.
+        """
+        namespace = self._user_namespace(identifier("user_id", user_id))
+        try:
+            check_namespace(namespace, "user_namespace")
+        except ValueError as error:
+            raise InvalidInputError(
+                f"the memories of user {user_id!r} cannot stand in the namespace {namespace!r} ({error}). Pass "
+                "user_namespace= to say where they are, e.g. lambda user_id: (user_id.replace('.', '_'),)"
+            ) from error
+        return namespace
 
     def export_user(self, user_id: str) -> Iterator[CheckpointTuple | SearchItem]:
         """Stream everything of a user: the checkpoints of every thread, newest first, then the memories.
 
         Whose they are is decided as by `erase_user`.
         """
+        offset, namespace = 0, self._namespace_of(user_id)
         for thread in self._drivers.run(threads_of(self.saver._context(), self._user_key, user_id)):
             yield from self.saver.list({"configurable": {"thread_id": thread.thread_id}})
-        offset, namespace = 0, self._namespace_of(user_id)
         while page := self.store.search(namespace, limit=PAGE, offset=offset, refresh_ttl=False):
             yield from page
             offset += len(page)
 
     async def aexport_user(self, user_id: str) -> AsyncIterator[CheckpointTuple | SearchItem]:
         """Do what `export_user` does."""
+        offset, namespace = 0, self._namespace_of(user_id)
         for thread in await self._drivers.arun(threads_of(self.saver._context(), self._user_key, user_id)):
             async for one in self.saver.alist({"configurable": {"thread_id": thread.thread_id}}):
                 yield one
-        offset, namespace = 0, self._namespace_of(user_id)
         while page := await self.store.asearch(namespace, limit=PAGE, offset=offset, refresh_ttl=False):
             for item in page:
                 yield item

@@ -17,7 +17,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from pymongo import AsyncMongoClient, MongoClient
 
-from mongomem.errors import UsageError
+from mongomem.errors import ConfigurationError, UsageError
 
 T = TypeVar("T")
 
@@ -49,7 +49,9 @@ class Opening(Generic[T]):
         advice = f"{name}.from_conn_string(...), not entered: write `with {name}.from_conn_string(uri) as memory:`"
         return object.__new__(type(advice, (cls,), {}))
 
-    def __init__(self, name: str, uri: str, build: Callable[[Any], T], client_options: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, uri: Any, build: Callable[[Any], T], client_options: Mapping[str, Any]) -> None:
+        if not uri or not isinstance(uri, str):
+            raise ConfigurationError(f"{name} needs a connection string such as mongodb://localhost:27017, not {uri!r}")
         self._name = name
         self._uri = uri
         self._build = build

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -253,3 +254,52 @@ def test_options_of_the_saver_at_their_bounds() -> None:
     assert saver._options.metadata_keys == ("user_id", "a$", "größe")
     assert saver._options.clear_metadata == ("user_id",)
     assert saver._options.collections.checkpoints == "my.app_checkpoints"
+
+
+def test_a_user_without_a_namespace_is_refused_before_anything_is_touched(
+    mongo_client: MongoClient, database_name: str
+) -> None:
+    memory = MongoMemory(mongo_client, database_name)
+    graph = chat().compile(checkpointer=memory.saver, store=memory.store)
+    config: Any = {"configurable": {"thread_id": "1", "user_id": "ada@example.org"}}
+    with pytest.raises(ValueError, match="period"):
+        graph.invoke({"messages": [HumanMessage("hello")]}, config)
+    before = list(memory.saver.list(None))
+    for call in (memory.erase_user, lambda user_id: list(memory.export_user(user_id))):
+        for user_id in ("ada@example.org", ""):
+            with pytest.raises(ValueError, match=r"user_namespace="):
+                call(user_id)
+    assert list(memory.saver.list(None)) == before
+    told = MongoMemory(mongo_client, database_name, user_namespace=lambda user_id: (user_id.replace(".", "_"),))
+    assert told.erase_user("ada@example.org").threads == ["1"]
+
+
+def test_long_values_put_by_two_threads_at_once_meet_no_error(mongo_client: MongoClient, database_name: str) -> None:
+    """LangGraph writes a task's writes beside the checkpoint: with a long message both make the same chunks."""
+    saver = MongoSaver(mongo_client, database_name)
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", lambda state: {"messages": [AIMessage(state["messages"][-1].content[::-1])]})
+    builder.add_edge(START, "answer")
+    builder.add_edge("answer", END)
+    graph = builder.compile(checkpointer=saver)
+    text = random.Random(5).randbytes(500_000).hex()
+    for number in range(12):
+        given: Any = {"messages": [HumanMessage(f"{number} {text}")]}
+        graph.invoke(given, {"configurable": {"thread_id": f"long {number}"}})
+        found = saver.get_tuple({"configurable": {"thread_id": f"long {number}"}})
+        assert found is not None
+        assert len(found.checkpoint["channel_values"]["messages"]) == 2
+
+
+@pytest.mark.parametrize(
+    "options", [{"ttl": 5}, {"index": "local"}, {"index": {"embed": "local", "dims": "256"}}, {"thread_ttl": "soon"}]
+)
+def test_options_of_the_wrong_kind_say_what_belongs_there(options: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        MongoMemory(mongomock.MongoClient(), **options)
+
+
+@pytest.mark.parametrize("uri", [None, "", 5])
+def test_a_missing_connection_string_is_named(uri: Any) -> None:
+    with pytest.raises(ConfigurationError, match="connection string"):
+        MongoMemory.connect(uri)

@@ -17,7 +17,7 @@ from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import SCHEMA_VERSION, chunk_key, value_fields, write_key
 from mongomem.checkpoint.encoding import Serialized
 from mongomem.checkpoint.setup import ready
-from mongomem.checkpoint.threads import chunk_writes, ensure_thread, only_duplicates, read_thread, stamp
+from mongomem.checkpoint.threads import chunk_writes, ensure_thread, only_duplicates, pause, read_thread, stamp
 from mongomem.commands import BulkWrite, Document, Replace, Update, Write
 from mongomem.effects import Compute
 from mongomem.errors import InvalidInputError
@@ -59,13 +59,23 @@ async def put_writes(
     cuts, epoch = await _cut(context, address.thread_id, pending)
     place = Place(address, task, path, epoch)
     documents = [_write(context, place, one, made) for one, made in zip(pending, cuts, strict=True)]
+    await _persistently(BulkWrite(context.writes, documents, ordered=False))
+
+
+async def _persistently(command: BulkWrite) -> None:
+    """Send upserts again where another process or thread makes the same documents at the same moment.
+
+    The server does that by itself only for filters on a unique key alone, and these carry the shard key.
+    """
     for attempt in range(ATTEMPTS):
         try:
-            await BulkWrite(context.writes, documents, ordered=False)
-            break
+            await command
         except BulkWriteError as error:
             if attempt == ATTEMPTS - 1 or not only_duplicates(error):
                 raise
+            await pause(attempt)
+        else:
+            return
 
 
 def _serialized(context: Context, writes: Sequence[tuple[str, Any]]) -> list[PendingWrite]:
@@ -91,7 +101,8 @@ async def _cut(context: Context, thread_id: str, pending: Sequence[PendingWrite]
     cuts = await Compute(work, sum(len(one.value[1]) for one in pending))
     chunks = {name: piece for made in cuts for name, piece in made.chunks.items()}
     now = context.now()
-    await BulkWrite(context.checkpoints, chunk_writes(context, thread_id, chunks, thread.epoch, now), ordered=False)
+    writes = chunk_writes(context, thread_id, chunks, thread.epoch, now)
+    await _persistently(BulkWrite(context.checkpoints, writes, ordered=False))
     for name, piece in chunks.items():
         context.state.chunks.put(chunk_key(thread_id, name), piece)
     return cuts, thread.epoch

@@ -25,7 +25,7 @@ def resolve_embedder(embed: EmbedOption, *, dims: int | None) -> Embedder:
     Raises:
         ConfigurationError: Nothing can be made of `embed`, a package is missing, or `dims` does not fit.
     """
-    if dims is not None and dims < 1:
+    if dims is not None and (type(dims) is not int or dims < 1):
         raise ConfigurationError(f"dims must be a positive number of dimensions, not {dims!r}")
     if isinstance(embed, str):
         return _embedder_of_name(embed, dims)
@@ -48,5 +48,6 @@ def _embedder_of_name(name: str, dims: int | None) -> Embedder:
     try:
         embeddings = ensure_embeddings(name)
     except Exception as error:  # of langchain, of the provider's package, of its validation
-        raise ConfigurationError(f"No embedder for embed={name!r}: {error}") from error
+        hint = 'There are "local" and "openai:MODEL" without LangChain. '
+        raise ConfigurationError(f"No embedder for embed={name!r}. {hint}{error}") from error
     return langchain_embedder(embeddings, dims)

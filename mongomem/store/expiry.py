@@ -41,7 +41,7 @@ class Expiry:
         return self.omit_expired and expires_at is not None and expires_at <= now
 
 
-def resolve_expiry(ttl: Mapping[str, Any] | None) -> Expiry:
+def resolve_expiry(ttl: Any) -> Expiry:
     """Read LangGraph's TTLConfig, any of whose keys may be missing.
 
     ``sweep_interval_minutes`` is accepted and without effect: the server sweeps.
@@ -49,6 +49,10 @@ def resolve_expiry(ttl: Mapping[str, Any] | None) -> Expiry:
     Raises:
         ConfigurationError: An option is unknown or of the wrong kind.
     """
+    if ttl is not None and not isinstance(ttl, Mapping):
+        raise ConfigurationError(
+            f'ttl of a store is a TTLConfig such as {{"default_ttl": 60}}, in minutes, not {ttl!r}'
+        )
     for name, given in (ttl or {}).items():
         if name not in _OPTIONS:
             raise ConfigurationError(f"Unknown option of ttl: {name!r}; there are {sorted(_OPTIONS)}")

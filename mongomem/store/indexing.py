@@ -81,7 +81,7 @@ class Indexing:
         return _digest(f"{self.embedder.fingerprint}\x00{self.dims}\x00{text}")
 
 
-def resolve_index(index: Mapping[str, Any] | None) -> Indexing | None:
+def resolve_index(index: Any) -> Indexing | None:
     """Read LangGraph's IndexConfig, and `metric` beside it: cosine (the default), dot or euclidean.
 
     Raises:
@@ -89,6 +89,8 @@ def resolve_index(index: Mapping[str, Any] | None) -> Indexing | None:
     """
     if index is None:
         return None
+    if not isinstance(index, Mapping):
+        raise ConfigurationError(f'index is an IndexConfig such as {{"embed": "local", "dims": 256}}, not {index!r}')
     if unknown := sorted(set(index) - KNOWN_OPTIONS):
         raise ConfigurationError(f"Unknown options of index: {unknown}; there are {sorted(KNOWN_OPTIONS)}")
     if index.get("embed") is None:

@@ -75,10 +75,20 @@ def serialize_values(
     """Serialize the values that are not `done` and that the parent does not hold at the same version."""
     versions = checkpoint["channel_versions"]
     return {
-        channel: codec.dumps(value)
+        channel: _dumps(codec, channel, value)
         for channel, value in checkpoint["channel_values"].items()
         if channel not in done and not holds(parent, channel, versions.get(channel))
     }
+
+
+def _dumps(codec: Codec, channel: str, value: Any) -> Serialized:
+    """Serialize a value; where the serializer cannot, its error says of which channel (Python 3.11 and newer)."""
+    try:
+        return codec.dumps(value)
+    except Exception as error:
+        if hasattr(error, "add_note"):
+            error.add_note(f"mongomem: while serializing channel {channel!r}")
+        raise
 
 
 def holds(parent: Parent, channel: str, version: str | float | None) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.store.base import IndexConfig, SearchItem, TTLConfig
+from langgraph.store.base import IndexConfig, Item, TTLConfig
 from pymongo import AsyncMongoClient
 
 from mongomem.checkpoint.addresses import identifier
@@ -18,6 +18,7 @@ from mongomem.drivers import Concerns, drivers_for
 from mongomem.errors import InvalidInputError, UsageError
 from mongomem.opening import Opening
 from mongomem.store.batches import check_namespace
+from mongomem.store.reading import items_behind
 from mongomem.store.store import MongoStore
 from mongomem.users import Erased, erase_user, threads_of
 
@@ -151,25 +152,28 @@ class MongoMemory:
             ) from error
         return namespace
 
-    def export_user(self, user_id: str) -> Iterator[CheckpointTuple | SearchItem]:
+    def export_user(self, user_id: str) -> Iterator[CheckpointTuple | Item]:
         """Stream everything of a user: the checkpoints of every thread, newest first, then the memories.
 
         Whose they are is decided as by `erase_user`.
         """
-        offset, namespace = 0, self._namespace_of(user_id)
+        namespace = self._namespace_of(user_id)
         for thread in self._drivers.run(threads_of(self.saver._context(), self._user_key, user_id)):
             yield from self.saver.list({"configurable": {"thread_id": thread.thread_id}})
-        while page := self.store.search(namespace, limit=PAGE, offset=offset, refresh_ttl=False):
-            yield from page
-            offset += len(page)
+        after: str | None = None
+        while page := self._drivers.run(items_behind(self.store._context, namespace, after, PAGE)):
+            yield from (placed.item for placed in page if placed.item is not None)
+            after = page[-1].id
 
-    async def aexport_user(self, user_id: str) -> AsyncIterator[CheckpointTuple | SearchItem]:
+    async def aexport_user(self, user_id: str) -> AsyncIterator[CheckpointTuple | Item]:
         """Do what `export_user` does."""
-        offset, namespace = 0, self._namespace_of(user_id)
+        namespace = self._namespace_of(user_id)
         for thread in await self._drivers.arun(threads_of(self.saver._context(), self._user_key, user_id)):
             async for one in self.saver.alist({"configurable": {"thread_id": thread.thread_id}}):
                 yield one
-        while page := await self.store.asearch(namespace, limit=PAGE, offset=offset, refresh_ttl=False):
-            for item in page:
-                yield item
-            offset += len(page)
+        after: str | None = None
+        while page := await self._drivers.arun(items_behind(self.store._context, namespace, after, PAGE)):
+            for placed in page:
+                if placed.item is not None:
+                    yield placed.item
+            after = page[-1].id

@@ -22,13 +22,13 @@ from mongomem.checkpoint.threads import (
     contention,
     ensure_thread,
     known_thread,
-    only_duplicates,
     pause,
     thread_query,
     thread_write,
 )
 from mongomem.commands import BulkWrite, Document, Find, Replace, Update, Write
 from mongomem.errors import InvalidInputError
+from mongomem.upserts import only_duplicates
 
 PAGE = 1000
 """How many documents are read and written at a time."""

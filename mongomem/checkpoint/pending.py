@@ -9,7 +9,6 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP
-from pymongo.errors import BulkWriteError
 
 from mongomem.checkpoint.addresses import Address, address_of, channel_name, identifier
 from mongomem.checkpoint.chunks import Cut, cut, inline
@@ -17,13 +16,11 @@ from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import SCHEMA_VERSION, chunk_key, value_fields, write_key
 from mongomem.checkpoint.encoding import Serialized
 from mongomem.checkpoint.setup import ready
-from mongomem.checkpoint.threads import chunk_writes, ensure_thread, only_duplicates, pause, read_thread, stamp
-from mongomem.commands import BulkWrite, Document, Replace, Update, Write
+from mongomem.checkpoint.threads import chunk_writes, ensure_thread, read_thread, stamp
+from mongomem.commands import Document, Replace, Update, Write
 from mongomem.effects import Compute
 from mongomem.errors import InvalidInputError
-
-ATTEMPTS = 8
-"""How often writes are sent again because another process wrote the same ones at the same moment."""
+from mongomem.upserts import write_all
 
 INLINE_BYTES = 64 * 1024
 """A write up to this long is one document; a longer one is chunks, as a channel is."""
@@ -59,23 +56,7 @@ async def put_writes(
     cuts, epoch = await _cut(context, address.thread_id, pending)
     place = Place(address, task, path, epoch)
     documents = [_write(context, place, one, made) for one, made in zip(pending, cuts, strict=True)]
-    await _persistently(BulkWrite(context.writes, documents, ordered=False))
-
-
-async def _persistently(command: BulkWrite) -> None:
-    """Send upserts again where another process or thread makes the same documents at the same moment.
-
-    The server does that by itself only for filters on a unique key alone, and these carry the shard key.
-    """
-    for attempt in range(ATTEMPTS):
-        try:
-            await command
-        except BulkWriteError as error:
-            if attempt == ATTEMPTS - 1 or not only_duplicates(error):
-                raise
-            await pause(attempt)
-        else:
-            return
+    await write_all(context.writes, documents)
 
 
 def _serialized(context: Context, writes: Sequence[tuple[str, Any]]) -> list[PendingWrite]:
@@ -102,7 +83,7 @@ async def _cut(context: Context, thread_id: str, pending: Sequence[PendingWrite]
     chunks = {name: piece for made in cuts for name, piece in made.chunks.items()}
     now = context.now()
     writes = chunk_writes(context, thread_id, chunks, thread.epoch, now)
-    await _persistently(BulkWrite(context.checkpoints, writes, ordered=False))
+    await write_all(context.checkpoints, writes)
     for name, piece in chunks.items():
         context.state.chunks.put(chunk_key(thread_id, name), piece)
     return cuts, thread.epoch

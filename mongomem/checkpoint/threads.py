@@ -34,9 +34,6 @@ from mongomem.commands import BulkWrite, Document, Find, Update, UpdateMany, Wri
 from mongomem.effects import Sleep
 from mongomem.errors import ConfigurationError, ContentionError, CorruptDataError
 
-DUPLICATE_KEY = 11000
-"""Server error code: an upsert met a document with its `_id` that its filter did not match."""
-
 NAME_KEY_BYTES = 32
 
 FIRST_PAUSE_SECONDS = 0.005
@@ -180,12 +177,6 @@ def chunk_writes(
         )
         for name, piece in chunks.items()
     ]
-
-
-def only_duplicates(error: BulkWriteError) -> bool:
-    """Say whether a bulk write failed by nothing but upserts that met another document."""
-    failures = error.details.get("writeErrors") or []
-    return bool(failures) and all(failure.get("code") == DUPLICATE_KEY for failure in failures)
 
 
 async def stamp(context: Context, thread_id: str, thread: ThreadState) -> ThreadState:

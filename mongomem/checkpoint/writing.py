@@ -35,7 +35,6 @@ from mongomem.checkpoint.threads import (
     ATTEMPTS,
     chunk_writes,
     contention,
-    only_duplicates,
     pause,
     stamp,
     thread_write,
@@ -43,6 +42,7 @@ from mongomem.checkpoint.threads import (
 from mongomem.commands import BulkWrite, Document, Replace, Write
 from mongomem.effects import Compute
 from mongomem.errors import InvalidInputError
+from mongomem.upserts import only_duplicates
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -16,19 +17,33 @@ from mongomem.store.indexing import Indexing, resolve_index
 Backend: TypeAlias = Literal["auto", "exact", "atlas"]
 
 
+CHECKED_SECONDS = 10.0
+"""How long a look at the stored index configuration counts: one more read in that time."""
+
+
 @dataclass(slots=True)
 class Readiness:
     """What this process knows to be done already, so that it is not asked for again.
 
     Attributes:
         set_up: The indexes exist.
-        checked: The stored vectors are made as the index configuration says.
+        checked_at: When the stored vectors were last seen to be made as the index configuration says, on the
+            monotonic clock; another process may have begun a reindex since.
         lacks_indexes: Set up is the user's affair, and was not done: there is nothing to hint at.
         atlas: Whether Atlas Vector Search answers; None: not asked yet.
     """
 
     set_up: bool = False
-    checked: bool = False
+    checked_at: float | None = None
+
+    def is_checked(self) -> bool:
+        """Say whether the configuration was looked at lately."""
+        return self.checked_at is not None and time.monotonic() - self.checked_at < CHECKED_SECONDS
+
+    def check(self) -> None:
+        """Keep that it was looked at now."""
+        self.checked_at = time.monotonic()
+
     lacks_indexes: bool = False
     atlas: bool | None = None
 

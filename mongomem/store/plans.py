@@ -28,7 +28,7 @@ async def batch(context: Context, ops: Iterable[Op]) -> list[Result]:
     results = await _read(context, work, now)
     if work.writes:
         await ready_to_write(context)
-        await write(context, work, now)
+        await write(context, work)
     return [results.get(place) for place in range(work.size)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -58,15 +58,30 @@ def is_there(context: Context, document: Document, now: datetime) -> bool:
     return not context.expiry.is_over(None if moment is None else as_utc(moment), now)
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An item by its id; None where it has expired."""
+
+    id: str
+    item: Item | None
+
+
 async def refresh(context: Context, documents: Sequence[Document], now: datetime) -> None:
     """Let items that were read live on from now. Does nothing for those that do not expire.
 
-    An item that was written or removed in between is left as it is. A user who may only read reads on.
+    An item that expired or was removed in between stays away, and none lives shorter than it would have. A user who may
+    only read reads on.
     """
+    living = {"expires_at": {"$gt": context.now()}} if context.expiry.omit_expired else {}
     updates = [
         Update(
-            {"_id": document["_id"], "path": path_of(document["namespace"]), "ttl_minutes": document["ttl_minutes"]},
-            {"$set": {"expires_at": expires_at(document["ttl_minutes"], now)}},
+            {
+                "_id": document["_id"],
+                "path": path_of(document["namespace"]),
+                "ttl_minutes": document["ttl_minutes"],
+                **living,
+            },
+            {"$max": {"expires_at": expires_at(document["ttl_minutes"], now)}},
         )
         for document in documents
         if "ttl_minutes" in document
@@ -153,3 +168,17 @@ async def list_namespaces(context: Context, op: ListNamespacesOp, now: datetime)
     namespaces = (namespace_of(document["_id"]) for document in found)
     distinct = {namespace[: op.max_depth] for namespace in namespaces if matches_conditions(namespace, conditions)}
     return sorted(distinct)[op.offset : op.offset + op.limit]
+
+
+async def items_behind(context: Context, namespace: Namespace, after: str | None, limit: int) -> list[Placed]:
+    """Read the next items below a namespace in the order of their ids, which never change: none that is there
+    throughout is missed or repeated, whatever is written meanwhile.
+    """
+    bound = {} if after is None else {"_id": {"$gt": after}}
+    condition = {"path": path_range(namespace), **bound}
+    now = context.now()
+    found = await Find(context.items, condition, sort=[("_id", 1)], limit=limit, hint=BY_ID)
+    return [
+        Placed(document["_id"], decode_item(document) if is_there(context, document, now) else None)
+        for document in found
+    ]

@@ -9,7 +9,7 @@ from mongomem.errors import ConfigurationError
 from mongomem.store.context import Context
 from mongomem.store.documents import BY_ID, VECTOR_FIELDS, Embedded, vector_fields
 from mongomem.store.indexing import Indexing, Text
-from mongomem.store.setup import CONFIGURATION, ensure_set_up, settings_of
+from mongomem.store.setup import CONFIGURATION, check_configuration, ensure_set_up, settings_of
 from mongomem.store.values import decode_value
 from mongomem.store.writing import embed, vectors_of
 
@@ -21,13 +21,15 @@ NEEDED = dict.fromkeys(("path", "value", "exact", "index_fields", "changed_at", 
 async def reindex(context: Context) -> int:
     """Make the vectors of every item as the store is configured now; return how many items were changed.
 
-    From the first moment on stores with this configuration are accepted and those with another refused.
+    From the first moment on stores with this configuration are accepted and those with another refused, those
+    that are in use already within ten seconds. Another reindex to another configuration ends this one.
     Searches go on meanwhile: items that are not done yet follow, unscored. What is cut short goes on
     where it was when it is called again. A text that keeps its model keeps its vector. Items written
     meanwhile are left to their writers, and looked at again if those used another configuration.
 
     Raises:
         ConfigurationError: The store has no index configuration.
+        IndexMismatchError: Another reindex to another configuration has begun.
     """
     indexing = context.indexing
     if indexing is None:
@@ -35,7 +37,7 @@ async def reindex(context: Context) -> int:
     await ensure_set_up(context)
     setting = Update({"_id": CONFIGURATION}, {"$set": settings_of(indexing)}, upsert=True)
     await BulkWrite(context.names.settings, [setting])
-    context.readiness.checked = True
+    context.readiness.check()
     total = 0
     while changed := await _pass(context, indexing):
         total += changed
@@ -47,6 +49,8 @@ async def _pass(context: Context, indexing: Indexing) -> int:
     after: Document = {}
     changed = 0
     while True:
+        context.readiness.checked_at = None
+        await check_configuration(context)  # else two that reindex to different configurations undo each other's work
         condition = {"index": {"$ne": indexing.fingerprint}, **after}
         page = await Find(context.items, condition, NEEDED, sort=[("_id", 1)], limit=PAGE, hint=BY_ID)
         if not page:

@@ -44,7 +44,7 @@ async def agree_on_configuration(context: Context) -> None:
     Raises:
         IndexMismatchError: The vectors of the store are made in another way.
     """
-    if context.indexing is None or context.readiness.checked:
+    if context.indexing is None or context.readiness.is_checked():
         return
     if await _stored_configuration(context) is None:
         setting = {"$setOnInsert": settings_of(context.indexing)}
@@ -58,7 +58,7 @@ async def check_configuration(context: Context) -> None:
     Raises:
         IndexMismatchError: The vectors of the store are made in another way.
     """
-    if context.indexing is None or context.readiness.checked:
+    if context.indexing is None or context.readiness.is_checked():
         return
     stored = await _stored_configuration(context)
     if stored is None:
@@ -70,7 +70,7 @@ async def check_configuration(context: Context) -> None:
             f"The vectors in {context.items} were made by {theirs}, but this store is configured with {ours}. "
             f"Use the same index configuration, or call store.reindex() to make them anew."
         )
-    context.readiness.checked = True
+    context.readiness.check()
 
 
 def settings_of(indexing: Indexing) -> dict[str, Any]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 
 import numpy as np
 from langgraph.store.base import InvalidNamespaceError
-from pymongo.errors import BulkWriteError
 
-from mongomem.commands import BulkWrite, Delete, DeleteMany, Document, Find, Write
+from mongomem.commands import Delete, DeleteMany, Document, Find, Write
 from mongomem.effects import EmbedDocuments
 from mongomem.search.codes import decode_vectors
 from mongomem.search.metrics import Vector
@@ -19,12 +17,10 @@ from mongomem.store.documents import BY_ID, Embedded, Put, check_size, put_updat
 from mongomem.store.indexing import Indexing, Text
 from mongomem.store.namespaces import Namespace, path_of, path_range
 from mongomem.store.reading import is_there, one_of
-
-DUPLICATE_KEY = 11000
-ATTEMPTS = 8
+from mongomem.upserts import write_all
 
 
-async def write(context: Context, batch: Batch, now: datetime) -> None:
+async def write(context: Context, batch: Batch) -> None:
     """Embed, then write all puts and deletions of a batch.
 
     Each item changes at once, with its vectors. What fails before the one write, an embedder or an item
@@ -34,6 +30,7 @@ async def write(context: Context, batch: Batch, now: datetime) -> None:
     puts = batch.puts
     existing = await _existing(context, puts)
     embedded = await _embed_puts(context, puts, existing)
+    now = context.now()  # and not before: embedding may take longer than an item is to live
     writes: list[Write] = []
     for item, put in puts.items():
         revive = item in existing and not is_there(context, existing[item], now)
@@ -41,7 +38,7 @@ async def write(context: Context, batch: Batch, now: datetime) -> None:
         check_size(update, f"item {put.key!r} in {put.namespace!r}")
         writes.append(update)
     writes += [Delete({"_id": item, "path": path_of(deletion.namespace)}) for item, deletion in batch.deletions.items()]
-    await _persistently(BulkWrite(context.items, writes, ordered=False))
+    await write_all(context.items, writes)
 
 
 async def embed(
@@ -104,20 +101,3 @@ def vectors_of(documents: Iterable[Document]) -> dict[str, Vector]:
 def _rows(texts: Sequence[Text], vectors: Mapping[str, Vector], dims: int) -> Vector:
     rows: Vector = np.array([vectors[text.digest] for text in texts], dtype=np.float32).reshape(-1, dims)
     return rows
-
-
-async def _persistently(command: BulkWrite) -> None:
-    """Write, and write again where another writer made one of the items in the same moment.
-
-    Two upserts of one new item may both find nothing and both insert; the server tries again by itself only
-    where a filter has no more fields than the unique index, and these carry the shard key too.
-    """
-    for attempt in range(ATTEMPTS):
-        try:
-            await command
-        except BulkWriteError as error:
-            codes = {failure["code"] for failure in error.details.get("writeErrors", ())}
-            if codes != {DUPLICATE_KEY} or attempt == ATTEMPTS - 1:
-                raise
-        else:
-            return

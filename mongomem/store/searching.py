@@ -45,7 +45,9 @@ async def semantic_search(
     if missing:
         unscored = {"$or": [{"codes": {"$exists": False}}, {"index": {"$ne": indexing.fingerprint}}]}
         skip = max(0, op.offset - len(scored))
-        page += [(rest, None) for rest in await matching(context, op, unscored, now, skip=skip, limit=missing)]
+        rest = await matching(context, op, unscored, now, skip=skip, limit=missing)
+        ranked = {document["_id"] for document, _ in scored}  # an item may have lost its vectors since
+        page += [(document, None) for document in rest if document["_id"] not in ranked]
     return page
 
 

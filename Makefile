@@ -31,8 +31,7 @@ lint: .venv/dev
 	$(BIN)/mypy
 
 bench: .venv/bench
-	$(BIN)/python benchmarks/saver.py
-	$(BIN)/python benchmarks/store_search.py
+	@status=0; for benchmark in saver store_search; do $(BIN)/python benchmarks/$$benchmark.py || status=1; done; exit $$status
 
 acceptance:
 	.ci/acceptance

@@ -164,12 +164,15 @@ def check_version(document: Mapping[str, Any], what: object) -> None:
         )
 
 
-def history_query(address: Address) -> Document:
-    """Return the query for the checkpoints of one namespace, or for one of them."""
-    query: Document = {"type": CHECKPOINT, "thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
-    if address.checkpoint_id is not None:
-        query["checkpoint_id"] = address.checkpoint_id
-    return query
+def place_of(address: Address) -> Document:
+    """Return the equalities that lead to the checkpoints of a namespace, or to one of them."""
+    place: Document = {"thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
+    return place if address.checkpoint_id is None else place | {"checkpoint_id": address.checkpoint_id}
+
+
+def visible_query(address: Address) -> Document:
+    """Return the query for the checkpoints of a namespace, or for one of them, as far as they are to be seen."""
+    return {"type": CHECKPOINT, "hidden": VISIBLE, **place_of(address)}
 
 
 def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_after: int | None) -> list[Index]:

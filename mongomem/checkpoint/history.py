@@ -17,10 +17,10 @@ from langgraph.checkpoint.base import PendingWrite as LangGraphWrite
 
 from mongomem.checkpoint.addresses import Address, address_of, identifier
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import CHECKPOINT, VISIBLE
+from mongomem.checkpoint.documents import CHECKPOINT, visible_query
 from mongomem.checkpoint.loading import Placed, load, look_twice, revive
 from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
-from mongomem.commands import Document, Find
+from mongomem.commands import Find
 from mongomem.errors import CorruptDataError, InvalidInputError
 
 FIRST_PAGE, LARGEST_PAGE = 64, 1024
@@ -76,14 +76,7 @@ async def _history(context: Context, address: Address, wanted: list[str]) -> dic
 
 
 async def _target(context: Context, address: Address) -> Record | None:
-    query: Document = {
-        "type": CHECKPOINT,
-        "thread_id": address.thread_id,
-        "checkpoint_ns": address.checkpoint_ns,
-        "hidden": VISIBLE,
-    }
-    if address.checkpoint_id is not None:
-        query["checkpoint_id"] = address.checkpoint_id
+    query = visible_query(address)
     for document in await Find(context.checkpoints, query, sort=(("checkpoint_id", -1),), limit=1):
         record = read_record(document, context.codec)
         return record if context.lives(record.touched_at) else None

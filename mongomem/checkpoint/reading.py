@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.types import TASKS
 
 from mongomem.checkpoint.addresses import Address, address_of, configurable, identifier, optional_identifier
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import CHECKPOINT, VISIBLE
+from mongomem.checkpoint.documents import CHECKPOINT, VISIBLE, place_of
 from mongomem.checkpoint.loading import MissingChunkError, Placed, load, look_twice, revive_body
 from mongomem.checkpoint.metadata import checked_filter, contains, narrowing
 from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
@@ -62,18 +62,11 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
     """
     address = address_of(config)
     thread = context.state.threads.get(address.thread_id)  # before the read: what it vouches for comes after it
-    found = await _find(context, Query(_place(address)), None, 1)
+    found = await _find(context, Query(place_of(address)), None, 1)
     restored = await _restore(context, [read_record(document, context.codec) for document in found])
     for one in restored:
         context.state.remember_parent(one.record.address, one.as_parent(thread.generation if thread else None))
     return restored[0].tuple if restored else None
-
-
-def _place(address: Address) -> Document:
-    place: Document = {"thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
-    if address.checkpoint_id is not None:
-        place["checkpoint_id"] = address.checkpoint_id
-    return place
 
 
 def checked_query(config: RunnableConfig | None, filter: object, before: RunnableConfig | None, limit: object) -> Query:
@@ -212,7 +205,7 @@ async def _restore_again(
     """Look at a checkpoint and its thread once more: gone means absent, else data is lost."""
     context.state.forget_thread(address.thread_id)
     threads = await Find(context.checkpoints, thread_query(address.thread_id), limit=1)
-    found = await _find(context, Query(_place(address)), None, 1)
+    found = await _find(context, Query(place_of(address)), None, 1)
     if not threads or not found or found[0].get("epoch") != threads[0].get("epoch"):
         return []
     # A long write whose chunks belong to an ended life of the thread ended with it.

@@ -29,9 +29,23 @@ def mongo_client(mongo_uri: str) -> Iterator[MongoClient]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def shared_database(mongo_client: MongoClient) -> Iterator[str]:
+    """One database for a module: to make and drop one takes longer than most tests."""
+    name = f"test_{uuid4().hex}"
+    yield name
+    mongo_client.drop_database(name)
+
+
 @pytest.fixture
-def database_name(mongo_client: MongoClient) -> Iterator[str]:
-    """A database that nobody else uses, dropped afterwards."""
+def database_name(request: pytest.FixtureRequest, mongo_client: MongoClient) -> Iterator[str]:
+    """A database that nobody else uses, dropped afterwards; in a module that shares one, emptied afterwards."""
+    if request.node.get_closest_marker("shares_database") is not None:
+        name = request.getfixturevalue("shared_database")
+        yield name
+        for collection in mongo_client[name].list_collection_names():
+            mongo_client[name][collection].delete_many({})
+        return
     name = f"test_{uuid4().hex}"
     yield name
     mongo_client.drop_database(name)

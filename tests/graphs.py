@@ -27,17 +27,11 @@ MODES = ["values", "updates", "tasks", "checkpoints"]
 
 
 @contextmanager
-def database_of_a_module(client: MongoClient) -> Iterator[str]:
+def passing_database(client: MongoClient) -> Iterator[str]:
     """Name a database that nobody else uses; drop it afterwards."""
     name = f"test_{uuid4().hex}"
     yield name
     client.drop_database(name)
-
-
-def empty(client: MongoClient, database: str) -> None:
-    """Delete every document of a database and leave its indexes."""
-    for name in client[database].list_collection_names():
-        client[database][name].delete_many({})
 
 
 class State(TypedDict, total=False):

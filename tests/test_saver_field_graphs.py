@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from langgraph.types import Command
-from pymongo import MongoClient
 
-from graphs import Play, asking, assert_as_in_memory, chain_of, counting, database_of_a_module, empty, nested
+from graphs import Play, asking, assert_as_in_memory, chain_of, counting, nested
 from mongomem.checkpoint.saver import MongoSaver
 from saver_fixtures import saver_of
 
 STEPS = 30
 
 
-@pytest.fixture(scope="module")
-def shared_database(mongo_client: MongoClient) -> Iterator[str]:
-    """One database for the tests of this module: to make and drop one takes longer than most of them."""
-    with database_of_a_module(mongo_client) as name:
-        yield name
-
-
-@pytest.fixture
-def database_name(shared_database: str, mongo_client: MongoClient) -> Iterator[str]:
-    yield shared_database
-    empty(mongo_client, shared_database)
+pytestmark = pytest.mark.shares_database
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from pymongo import AsyncMongoClient, MongoClient, WriteConcern
 from pymongo.monitoring import CommandListener
 
-from graphs import Steps, database_of_a_module
+from graphs import Steps, passing_database
 from mongomem.checkpoint.saver import MongoSaver
 from saver_fixtures import Calls
 
@@ -116,7 +116,7 @@ async def test_every_query_is_served_by_an_index(
 
 async def pattern_of(client: MongoClient) -> dict[str, list[dict[str, Any]]]:
     """Return the documents of one thread: about fifty, in both collections."""
-    with database_of_a_module(client) as name:
+    with passing_database(client) as name:
         steps = Steps(Calls(MongoSaver(client, name, auto_setup=False), "blocking"), "pattern")
         for number in range(16):
             large = {"long": [str(uuid4())] * 100} if number % 8 == 0 else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import product
@@ -20,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pymongo import MongoClient
 
-from graphs import Steps, database_of_a_module, empty
+from graphs import Steps
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.errors import InvalidInputError, SchemaVersionError
 from saver_fixtures import KINDS, Calls, saver_of
@@ -46,17 +46,7 @@ class Person(pydantic.BaseModel):
 OWN = [(cls.__module__, cls.__name__) for cls in (Colour, Point, Person)]
 
 
-@pytest.fixture(scope="module")
-def shared_database(mongo_client: MongoClient) -> Iterator[str]:
-    """One database for the tests of this module: to make and drop one takes longer than most of them."""
-    with database_of_a_module(mongo_client) as name:
-        yield name
-
-
-@pytest.fixture
-def database_name(shared_database: str, mongo_client: MongoClient) -> Iterator[str]:
-    yield shared_database
-    empty(mongo_client, shared_database)
+pytestmark = pytest.mark.shares_database
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
@@ -15,24 +15,14 @@ import pytest
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, TASKS
 from pymongo import AsyncMongoClient, MongoClient
 
-from graphs import Play, Steps, chain_of, database_of_a_module, empty
+from graphs import Play, Steps, chain_of
 from mongomem.checkpoint.saver import MongoSaver
 from saver_fixtures import KINDS, Calls, saver_of
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 
 
-@pytest.fixture(scope="module")
-def shared_database(mongo_client: MongoClient) -> Iterator[str]:
-    """One database for the tests of this module: to make and drop one takes longer than most of them."""
-    with database_of_a_module(mongo_client) as name:
-        yield name
-
-
-@pytest.fixture
-def database_name(shared_database: str, mongo_client: MongoClient) -> Iterator[str]:
-    yield shared_database
-    empty(mongo_client, shared_database)
+pytestmark = pytest.mark.shares_database
 
 
 @pytest.fixture
@@ -145,7 +135,7 @@ PROCESS = """
 import asyncio, sys
 from pymongo import MongoClient
 sys.path[:0] = sys.argv[4:]
-from graphs import database_of_a_module, empty, Steps
+from graphs import Steps
 from mongomem.checkpoint.saver import MongoSaver
 from saver_fixtures import Calls
 

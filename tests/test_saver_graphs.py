@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Overwrite, StateUpdate, interrupt
-from pymongo import MongoClient
 
 from graphs import (
     Flaky,
@@ -20,7 +19,6 @@ from graphs import (
     asking,
     assert_as_in_memory,
     chain_of,
-    database_of_a_module,
     mapping,
     nested,
 )
@@ -260,13 +258,6 @@ async def a_channel_that_leaves_the_graph_and_returns(play: Play) -> None:
     await play.look(of(small), config)
     await play.run(of(State), {"log": ["c"]}, config)
     await play.look(of(State), config)
-
-
-@pytest.fixture(scope="module")
-def shared_database(mongo_client: MongoClient) -> Iterator[str]:
-    """One database for all scenarios: every play has threads of its own."""
-    with database_of_a_module(mongo_client) as name:
-        yield name
 
 
 @pytest.fixture

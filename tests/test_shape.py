@@ -29,7 +29,7 @@ OUTSIDE = (
 )
 """What may know a client, an event loop or a thread; all else is pure, or a plan of commands."""
 
-LOCKED = ("mongomem.checkpoint.caches", "mongomem.search.matrices", "mongomem.search.matrix")
+LOCKED = ("mongomem.checkpoint.bounded", "mongomem.search.matrices", "mongomem.search.matrix")
 """What may hold a lock: caches that callers share."""
 
 SURFACES = ("mongomem.__init__", "mongomem.checkpoint.saver", "mongomem.checkpoint.upkeep", "mongomem.store.store")

@@ -8,78 +8,16 @@ stale entry costs a second attempt and never a wrong document.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from mongomem.checkpoint.addresses import Address
+from mongomem.checkpoint.bounded import BoundedCache
 from mongomem.checkpoint.chunks import Known, Stored
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-ENTRY_BYTES = 200
-"""About what an entry costs beside its bytes: key, node of the mapping, object headers."""
-
-
-class BoundedCache(Generic[K, V]):
-    """A thread-safe mapping that forgets the least recently used entries above `capacity` bytes."""
-
-    def __init__(self, capacity: int, weigh: Callable[[V], int]) -> None:
-        self._capacity = capacity
-        self._weigh = weigh
-        self._entries: OrderedDict[K, V] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, key: K) -> V | None:
-        """Return the entry and make it the most recently used, or None."""
-        with self._lock:
-            found = self._entries.get(key)
-            if found is not None:
-                self._entries.move_to_end(key)
-            return found
-
-    def get_all(self, keys: list[K]) -> dict[K, V]:
-        """Return the entries there are of `keys`."""
-        with self._lock:
-            found = {key: self._entries[key] for key in keys if key in self._entries}
-            for key in found:
-                self._entries.move_to_end(key)
-            return found
-
-    def put(self, key: K, value: V) -> None:
-        """Keep an entry, forgetting others where it must."""
-        with self._lock:
-            self._forget(key)
-            self._entries[key] = value
-            self._bytes += self._weigh(value) + ENTRY_BYTES
-            while self._bytes > self._capacity and self._entries:
-                self._forget(next(iter(self._entries)))
-
-    def pop(self, key: K) -> None:
-        """Forget one entry, if it is there."""
-        with self._lock:
-            self._forget(key)
-
-    def drop(self, doomed: Callable[[K], bool]) -> None:
-        """Forget every entry whose key is doomed."""
-        with self._lock:
-            for key in [key for key in self._entries if doomed(key)]:
-                self._forget(key)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._entries.clear()
-            self._bytes = 0
-
-    def _forget(self, key: K) -> None:
-        if key in self._entries:
-            self._bytes -= self._weigh(self._entries.pop(key)) + ENTRY_BYTES
+from mongomem.checkpoint.messages import MessageMemo
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +66,19 @@ class SaverState:
     """The caches of one saver and its clones, and what it knows of its collections."""
 
     def __init__(self, cache_bytes: int) -> None:
-        self.chunks: BoundedCache[bytes, bytes] = BoundedCache(cache_bytes, len)
-        self.parents: BoundedCache[Address, Parent] = BoundedCache(cache_bytes, Parent.weight)
-        self.threads: BoundedCache[str, ThreadState] = BoundedCache(
-            cache_bytes // 16, lambda state: len(state.name_key)
-        )
+        """Share `cache_bytes` out: chunks serve reads, parents puts, and messages both; threads are small."""
+        share = cache_bytes // 16
+        self.chunks: BoundedCache[bytes, bytes] = BoundedCache(6 * share, len)
+        self.parents: BoundedCache[Address, Parent] = BoundedCache(4 * share, Parent.weight)
+        self.threads: BoundedCache[str, ThreadState] = BoundedCache(share, lambda state: len(state.name_key))
+        self._memos: WeakKeyDictionary[JsonPlusSerializer, MessageMemo] = WeakKeyDictionary()
+        self._memo_bytes = 5 * share
         self.is_set_up = False
         self.found_ttl: timedelta | None = None
+
+    def memo_of(self, serde: JsonPlusSerializer) -> MessageMemo:
+        """Return the memo of a serializer, kept while that lives."""
+        return self._memos.get(serde) or self._memos.setdefault(serde, MessageMemo(self._memo_bytes))
 
     def remember_parent(self, address: Address, parent: Parent) -> None:
         """Keep what a read found of a checkpoint, unless a put has left more."""
@@ -151,3 +95,5 @@ class SaverState:
         """Drop everything, the bytes of chunks included."""
         for cache in (self.chunks, self.parents, self.threads):
             cache.clear()
+        for memo in list(self._memos.values()):
+            memo.clear()

@@ -8,13 +8,15 @@ seals every piece by itself. No plaintext of a value, a write or a list of names
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langgraph.checkpoint.serde.base import CipherProtocol, SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from mongomem.checkpoint.messages import MSGPACK, MessageMemo
 from mongomem.commands import Document
 from mongomem.errors import ConfigurationError, CorruptDataError
 
@@ -47,17 +49,18 @@ CONTENT_FIELDS = ("data", "packed", "cipher")
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """The serializer that makes bytes, and the cipher that seals them, if any."""
+    """The serializer that makes bytes, what it need not do twice, and the cipher that seals them, if any."""
 
     serde: SerializerProtocol
+    memo: MessageMemo | None
     cipher: CipherProtocol | None
 
     @classmethod
-    def of(cls, serde: SerializerProtocol) -> Codec:
+    def of(cls, serde: SerializerProtocol, memo_of: Callable[[JsonPlusSerializer], MessageMemo]) -> Codec:
         """Take an encrypting serializer apart; any other is used as it is."""
         if isinstance(serde, EncryptedSerializer):
-            return cls(serde.serde, serde.cipher)
-        return cls(serde, None)
+            return replace(cls.of(serde.serde, memo_of), cipher=serde.cipher)
+        return cls(serde, memo_of(serde) if type(serde) is JsonPlusSerializer else None, None)
 
     @property
     def seals(self) -> bool:
@@ -66,10 +69,14 @@ class Codec:
 
     def dumps(self, value: Any) -> tuple[str, bytes]:
         """Serialize: (type, bytes), not yet sealed."""
+        if self.memo is not None and type(value) is list:
+            return self.memo.dumps(self.serde, value)
         return self.serde.dumps_typed(value)
 
     def loads(self, type: str, data: bytes) -> Any:
         """Deserialize bytes that were opened."""
+        if self.memo is not None and type == MSGPACK:
+            return self.memo.loads(self.serde, data)
         return self.serde.loads_typed((type, data))
 
     def seal(self, data: bytes, longest_packed: int = LONGEST_PACKED) -> Document:

@@ -41,7 +41,7 @@ from mongomem.clock import utc_now
 from mongomem.drivers import Concerns, drivers_for
 from mongomem.opening import Opening
 
-CACHE_BYTES = 64 * 2**20
+CACHE_BYTES = 128 * 2**20
 
 
 class MongoSaver(ThreadUpkeep):
@@ -234,5 +234,5 @@ class MongoSaver(ThreadUpkeep):
         return super().with_allowlist(extra_allowlist)
 
     def _context(self) -> Context:
-        codec = Codec.of(self.serde)  # read at call time: with_allowlist clones differ in it alone
+        codec = Codec.of(self.serde, self._state.memo_of)  # read at call time: with_allowlist clones differ in it alone
         return Context(self._options, codec, self._state)

@@ -17,9 +17,9 @@ from mongomem.effects import Compute
 from mongomem.search.matrix import Candidate, Change, Matrix
 from mongomem.search.metrics import Vector
 from mongomem.store.context import Context
-from mongomem.store.documents import BY_CHANGE, BY_ID, as_utc
+from mongomem.store.documents import BY_CHANGE, as_utc
 from mongomem.store.indexing import Indexing
-from mongomem.store.reading import find_by
+from mongomem.store.reading import find_by, find_by_id
 
 CODED = {"changed_at": 1, "codes": 1, "index": 1}
 
@@ -97,7 +97,7 @@ async def _catch_up(context: Context, indexing: Indexing, matrix: Matrix, path: 
     met = await find_by(context, BY_CHANGE, Find(context.items, condition, {"changed_at": 1}))
     unknown = matrix.unknown((document["_id"], document["changed_at"]) for document in met)
     for start in range(0, len(unknown), PAGE):
-        news = await Find(context.items, {"_id": {"$in": unknown[start : start + PAGE]}}, CODED, hint=BY_ID)
+        news = await find_by_id(context, unknown[start : start + PAGE], CODED)
         await Compute(partial(matrix.absorb, _changes(news, indexing)), len(news) * indexing.dims)
     matrix.note([document["changed_at"] for document in met], began=began, ended=time.monotonic())
 

@@ -9,7 +9,7 @@ Checks of what a caller passes are in `batches`; nothing here knows of documents
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from langgraph.store.base import MatchCondition
 
@@ -17,6 +17,12 @@ Namespace = tuple[str, ...]
 
 SEPARATOR = "\x00"
 ANY_LABEL = "*"
+LIST_BYTES = 4 * 2**20
+"""As much as the ids of one command may take: with a path beside each, half of the 16 MB of a message's document."""
+
+ID_OVERHEAD = 16
+"""What BSON adds to each element of an array: its type, its number as text, its length."""
+
 ROOT = ""
 """The path of the empty namespace, a prefix of every other: no label is empty."""
 
@@ -42,6 +48,26 @@ def item_id(namespace: Iterable[str], key: str) -> str:
     Two NULs end the path. A path holds no two in a row, so a key may hold any character.
     """
     return f"{path_of(namespace)}{SEPARATOR}{SEPARATOR}{key}"
+
+
+def path_of_item(id: str) -> str:
+    """Return the path of the item with an id."""
+    return id.partition(SEPARATOR * 2)[0]
+
+
+def slices(ids: Iterable[str]) -> Iterator[list[str]]:
+    """Cut ids into lists that a command can carry, with their paths beside them."""
+    part: list[str] = []
+    size = 0
+    for item in ids:
+        length = ID_OVERHEAD + len(item.encode())
+        if part and size + length > LIST_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(item)
+        size += length
+    if part:
+        yield part
 
 
 def path_range(prefix: Sequence[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from mongomem.store.batches import Batch, sort_batch
 from mongomem.store.context import Context
 from mongomem.store.documents import decode_search_item
 from mongomem.store.namespaces import Namespace
+from mongomem.store.ordered import plain_search
 from mongomem.store.searching import Scored, semantic_search
 from mongomem.store.setup import ready_to_write
 from mongomem.store.writing import write
@@ -74,7 +75,7 @@ async def _search(context: Context, ops: Mapping[int, SearchOp], now: datetime) 
         if indexing and op.query in queries:
             found[place] = await semantic_search(context, indexing, op, queries[op.query], now)
         else:
-            found[place] = [(document, None) for document in await reading.plain_search(context, op, now)]
+            found[place] = [(document, None) for document in await plain_search(context, op, now)]
     used = {document["_id"]: document for place, op in ops.items() if op.refresh_ttl for document, _ in found[place]}
     await reading.refresh(context, list(used.values()), now)
     return {place: [decode_search_item(*scored) for scored in answers] for place, answers in found.items()}

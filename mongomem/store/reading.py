@@ -1,4 +1,4 @@
-"""Plans that read without embeddings: items by key, plain search, namespaces, and the refresh of what expires."""
+"""Plans that read without embeddings: items by key, namespaces, and the refresh of what expires."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from langgraph.store.base import GetOp, Item, ListNamespacesOp, SearchOp
+from langgraph.store.base import GetOp, Item, ListNamespacesOp
 from pymongo.errors import OperationFailure
 
 from mongomem.commands import Aggregate, BulkWrite, Document, Find, Update
 from mongomem.store.context import Context
-from mongomem.store.documents import BY_ID, BY_UPDATE, SHOWN, as_utc, decode_item
+from mongomem.store.documents import BY_ID, SHOWN, as_utc, decode_item
 from mongomem.store.expiry import expires_at
-from mongomem.store.filters import matches, to_query
+from mongomem.store.filters import matches
 from mongomem.store.namespaces import (
     Namespace,
     item_id,
@@ -22,12 +22,12 @@ from mongomem.store.namespaces import (
     matches_conditions,
     namespace_of,
     path_of,
+    path_of_item,
     path_range,
+    slices,
 )
 from mongomem.store.values import decode_value
 
-NEWEST_FIRST = (("updated_at", -1), ("_id", 1))
-PAGE = 500
 BAD_HINT = 2
 """Server error code BadValue: a hint names an index that does not exist (MongoDB 4.4 to 8.2)."""
 
@@ -38,12 +38,22 @@ UNAUTHORIZED = 13
 async def get(context: Context, ops: Mapping[int, GetOp], now: datetime) -> dict[int, Item | None]:
     """Read items by their keys: one command for all of them. Refreshes those that expire."""
     ids = {place: item_id(op.namespace, op.key) for place, op in ops.items()}
-    paths = {path_of(op.namespace) for op in ops.values()}
-    found = await Find(context.items, {"_id": one_of(ids.values()), "path": one_of(paths)}, SHOWN, hint=BY_ID)
+    found = await find_by_id(context, ids.values(), SHOWN)
     there = {document["_id"]: document for document in found if is_there(context, document, now)}
     kept = {ids[place] for place, op in ops.items() if op.refresh_ttl}
     await refresh(context, [document for item, document in there.items() if item in kept], now)
     return {place: decode_item(there[item]) if item in there else None for place, item in ids.items()}
+
+
+async def find_by_id(
+    context: Context, ids: Iterable[str], shown: Document, narrowed: Document | None = None
+) -> list[Document]:
+    """Read the documents with these ids that meet a condition: one command, or several where the ids are very long."""
+    found: list[Document] = []
+    for part in slices(sorted(set(ids))):
+        condition = {"_id": one_of(part), "path": one_of(map(path_of_item, part)), **(narrowed or {})}
+        found += await Find(context.items, condition, shown, hint=BY_ID)
+    return found
 
 
 def one_of(values: Iterable[Any]) -> Any:
@@ -110,48 +120,9 @@ async def find_by(context: Context, index: str, find: Find) -> list[Document]:
     return await find
 
 
-async def plain_search(context: Context, op: SearchOp, now: datetime) -> list[Document]:
-    """Read the items below a prefix that match, newest update first."""
-    return await matching(context, op, {}, now, skip=op.offset, limit=op.limit)
-
-
-async def matching(
-    context: Context, op: SearchOp, condition: Document, now: datetime, *, skip: int, limit: int
-) -> list[Document]:
-    """Read `limit` items below the prefix of `op` that match its filter and a condition, behind the first `skip`.
-
-    The order is total: by update, newest first, then by id. The server narrows, `filters.matches`
-    decides, and pages go on until there are enough.
-    """
-    query = {"prefixes": path_of(op.namespace_prefix), **condition, **context.expiry.condition(now)}
-    if not limit:
-        return []
-    if not op.filter:
-        whole = Find(context.items, query, SHOWN, sort=NEWEST_FIRST, skip=skip, limit=limit)
-        return await find_by(context, BY_UPDATE, whole)
-    narrowed = [query, to_query(op.filter, field="value", exact_field="exact")]
-    size = min(PAGE, skip + limit)
-    chosen: list[Document] = []
-    after: list[Document] = []
-    while len(chosen) < skip + limit:
-        find = Find(context.items, {"$and": [*narrowed, *after]}, SHOWN, sort=NEWEST_FIRST, limit=size)
-        page = await find_by(context, BY_UPDATE, find)
-        chosen += [document for document in page if passes(op.filter, document)]
-        if len(page) < size:
-            break
-        after = [_behind(page[-1])]
-    return chosen[skip : skip + limit]
-
-
 def passes(filter: Mapping[str, Any] | None, document: Document) -> bool:
     """Say whether the value of a document matches a filter, by what it truly is."""
     return not filter or matches(filter, decode_value(document["value"], document.get("exact")))
-
-
-def _behind(document: Document) -> Document:
-    moment = document["updated_at"]
-    later_id = {"_id": {"$gt": document["_id"]}}
-    return {"updated_at": {"$lte": moment}, "$or": [{"updated_at": {"$lt": moment}}, later_id]}
 
 
 async def list_namespaces(context: Context, op: ListNamespacesOp, now: datetime) -> list[Namespace]:

@@ -14,12 +14,13 @@ from mongomem.search.codes import decode_vectors
 from mongomem.search.matrix import Matrix
 from mongomem.search.metrics import Vector, similarities
 from mongomem.store.context import Context
-from mongomem.store.documents import BY_ID, BY_UPDATE, SHOWN
+from mongomem.store.documents import BY_CHANGE, SHOWN
 from mongomem.store.filters import to_query
 from mongomem.store.indexing import Indexing
-from mongomem.store.namespaces import path_of, path_range
+from mongomem.store.namespaces import path_of
+from mongomem.store.ordered import matching
 from mongomem.store.proposing import proposer
-from mongomem.store.reading import find_by, is_there, matching, passes
+from mongomem.store.reading import find_by, find_by_id, is_there, passes
 from mongomem.store.setup import check_configuration
 
 Scored: TypeAlias = tuple[Document, float | None]
@@ -41,13 +42,11 @@ async def semantic_search(
     await check_configuration(context)
     scored = await _ranked(context, indexing, op, query, now)
     page: list[Scored] = list(scored[op.offset : op.offset + op.limit])
-    missing = op.limit - len(page)
-    if missing:
-        unscored = {"$or": [{"codes": {"$exists": False}}, {"index": {"$ne": indexing.fingerprint}}]}
+    if missing := op.limit - len(page):
+        answered = {document["_id"] for document, _ in scored}  # by their ids: what has a vector changes meanwhile
         skip = max(0, op.offset - len(scored))
-        rest = await matching(context, op, unscored, now, skip=skip, limit=missing)
-        ranked = {document["_id"] for document, _ in scored}  # an item may have lost its vectors since
-        page += [(document, None) for document in rest if document["_id"] not in ranked]
+        rest = await matching(context, op, now, skip=skip, limit=missing, without=answered)
+        page += [(document, None) for document in rest]
     return page
 
 
@@ -85,7 +84,7 @@ async def _possible(context: Context, op: SearchOp, now: datetime) -> set[str] |
     if not narrowed:
         return None
     query = {"prefixes": path_of(op.namespace_prefix), **context.expiry.condition(now), **narrowed}
-    found = await find_by(context, BY_UPDATE, Find(context.items, query, {"_id": 1}))
+    found = await find_by(context, BY_CHANGE, Find(context.items, query, {"_id": 1}, sort=[("changed_at", 1)]))
     return {document["_id"] for document in found}
 
 
@@ -94,8 +93,7 @@ async def _candidates(context: Context, op: SearchOp, ids: Sequence[str], matrix
     if not ids:
         return []
     narrowed = to_query(op.filter or {}, field="value", exact_field="exact")
-    condition = {"_id": {"$in": list(ids)}, "path": path_range(op.namespace_prefix), **narrowed}
-    found = await Find(context.items, condition, RANKED, hint=BY_ID)
+    found = await find_by_id(context, ids, RANKED, narrowed)
     if matrix is not None and not narrowed:
         matrix.forget(set(ids).difference(document["_id"] for document in found))
     return found

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from langgraph.store.base import InvalidNamespaceError
 
-from mongomem.commands import Delete, DeleteMany, Document, Find, Write
+from mongomem.commands import Delete, DeleteMany, Document, Write
 from mongomem.effects import EmbedDocuments
 from mongomem.search.codes import decode_vectors
 from mongomem.search.metrics import Vector
 from mongomem.store.batches import Batch, check_namespace
 from mongomem.store.context import Context
-from mongomem.store.documents import BY_ID, Embedded, Put, check_size, put_update
+from mongomem.store.documents import Embedded, Put, check_size, put_update
 from mongomem.store.indexing import Indexing, Text
 from mongomem.store.namespaces import Namespace, path_of, path_range
-from mongomem.store.reading import is_there, one_of
+from mongomem.store.reading import find_by_id, is_there
 from mongomem.upserts import write_all
 
 
@@ -78,9 +78,7 @@ async def _existing(context: Context, puts: Mapping[str, Put]) -> dict[str, Docu
     shown = {"expires_at": 1}
     if any(put.texts for put in puts.values()):
         shown |= {"vectors.digest": 1, "vectors.vector": 1}
-    paths = one_of(path_of(put.namespace) for put in puts.values())
-    found = await Find(context.items, {"_id": one_of(puts), "path": paths}, shown, hint=BY_ID)
-    return {document["_id"]: document for document in found}
+    return {document["_id"]: document for document in await find_by_id(context, puts, shown)}
 
 
 async def _embed_puts(

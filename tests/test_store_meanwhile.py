@@ -1,0 +1,137 @@
+"""Searches stepped by hand past writes of others: what is there throughout is in the answer, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from itertools import combinations
+from typing import Any
+
+import pytest
+from langgraph.store.base import PutOp, SearchOp
+from pymongo import MongoClient
+
+from mongomem import MongoStore
+from mongomem.commands import Command, Plan
+from mongomem.store import plans
+from mongomem.store.reindexing import reindex
+from store_fixtures import keys, words
+
+NS = ("users", "u1")
+EXACT: Any = {"index": words(fields=["text"]), "backend": "exact"}
+
+
+def stepped(plan: Plan[Any], database: Any, actions: Mapping[int, Callable[[], Any]]) -> tuple[Any, int]:
+    """Run a plan with actions before its n-th commands; return its answer, and how many commands it had."""
+    reply: Any = None
+    number = 0
+    while True:
+        try:
+            command: Command[Any] = plan.send(reply)
+        except StopIteration as finished:
+            return finished.value, number
+        actions.get(number, lambda: None)()
+        reply = command.perform(database)
+        number += 1
+
+
+@pytest.mark.parametrize("matrix_bytes", [2**20, 1], ids=["from memory", "by survey"])
+@pytest.mark.parametrize("is_warm", [True, False])
+@pytest.mark.parametrize("filter", [None, {"n": {"$gte": 0}}])
+def test_what_gets_and_loses_vectors_meanwhile_is_found_once(
+    mongo_client: MongoClient, database_name: str, matrix_bytes: int, is_warm: bool, filter: Any
+) -> None:
+    writer = MongoStore(mongo_client, database_name, **EXACT)
+    expected = sorted(f"k{n}" for n in range(12))
+
+    def toggle(odd: int) -> Callable[[], Any]:
+        choices = [(n, False if n % 2 == odd else None) for n in range(12)]
+        puts = [PutOp(NS, f"k{n}", {"text": f"fish number{n}", "n": n}, index=choice) for n, choice in choices]
+        return lambda: writer.batch(puts)
+
+    def search(actions: Mapping[int, Callable[[], Any]]) -> tuple[list[str], int]:
+        store = MongoStore(mongo_client, database_name, **EXACT, matrix_bytes=matrix_bytes)
+        toggle(0)()
+        if is_warm:
+            store.search(NS, query="fish")
+        plan = plans.search(store._context, SearchOp(NS, filter, query="fish", limit=50))
+        found, commands = stepped(plan, mongo_client[database_name], actions)
+        return sorted(keys(found)), commands
+
+    alone, commands = search({})
+    assert alone == expected
+    for place in range(commands):
+        assert search({place: toggle(1)})[0] == expected, place
+    for first, second in combinations(range(commands), 2):
+        assert search({first: toggle(1), second: toggle(0)})[0] == expected, (first, second)
+
+
+def test_what_is_reindexed_meanwhile_is_found_once(
+    mongo_client: MongoClient, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mongomem.store.reindexing.PAGE", 5)
+    database = mongo_client[database_name]
+    old, new = words(8, fields=["text"]), words(16, fields=["text"])
+    expected = sorted(f"k{n}" for n in range(15))
+
+    def search(place: int, share: int) -> tuple[list[str], int]:
+        """Search by the new configuration; before a command of it, the reindex performs some of its own."""
+        database.store_items.drop()
+        database.store_settings.drop()
+        MongoStore(mongo_client, database_name, index=old).batch([PutOp(NS, key, {"text": key}) for key in expected])
+        store = MongoStore(mongo_client, database_name, index=new, backend="exact")
+        conversion = reindex(MongoStore(mongo_client, database_name, index=new)._context)
+        perform(conversion, database, 9)
+        plan = plans.search(store._context, SearchOp(NS, query="k3", limit=50))
+        found, commands = stepped(plan, database, {place: lambda: perform(conversion, database, share)})
+        conversion.close()
+        return sorted(keys(found)), commands
+
+    _, commands = search(-1, 0)
+    for place in range(commands):
+        for share in (4, 50):
+            assert search(place, share)[0] == expected, (place, share)
+
+
+def perform(plan: Plan[Any], database: Any, commands: int) -> None:
+    """Perform some commands of a plan, or all that it has."""
+    reply: Any = None
+    for _ in range(commands):
+        try:
+            reply = plan.send(reply).perform(database)
+        except StopIteration:
+            return
+
+
+@pytest.mark.parametrize("filter", [None, {"n": {"$gte": 0}}, {"n": {"$ne": -1}}])
+@pytest.mark.parametrize("minutes", [-9, 0, 9])
+def test_what_is_updated_while_pages_are_read_is_found_once(
+    mongo_client: MongoClient, database_name: str, monkeypatch: pytest.MonkeyPatch, filter: Any, minutes: int
+) -> None:
+    """Also by a writer whose clock is behind or ahead."""
+    monkeypatch.setattr("mongomem.store.ordered.PAGE", 10)
+    now = datetime(2030, 1, 1, tzinfo=timezone.utc)
+    seconds = iter(range(10**6))
+    store = MongoStore(mongo_client, database_name, clock=lambda: now + timedelta(seconds=next(seconds)))
+    other = MongoStore(
+        mongo_client, database_name, clock=lambda: now + timedelta(seconds=next(seconds), minutes=minutes)
+    )
+    for n in range(35):
+        store.put(NS, f"k{n:02}", {"n": n})
+
+    def again() -> None:
+        oldest = store.search(NS, offset=34)[0]
+        other.put(NS, oldest.key, oldest.value)
+
+    def search(limit: int, actions: Mapping[int, Callable[[], Any]]) -> tuple[list[str], int]:
+        plan = plans.search(store._context, SearchOp(NS, filter, limit=limit))
+        found, commands = stepped(plan, mongo_client[database_name], actions)
+        return keys(found), commands
+
+    alone, commands = search(50, {})
+    assert alone == [f"k{n:02}" for n in reversed(range(35))]
+    assert commands > 3
+    for place in range(commands):
+        assert sorted(search(50, {place: again})[0]) == sorted(alone), place
+    for first, second in combinations(range(commands), 2):
+        assert sorted(search(50, {first: again, second: again})[0]) == sorted(alone), (first, second)

@@ -135,7 +135,20 @@ class MongomockCollection:
         return MongomockCursor(self.collection.find(filter, projection, sort=sort, limit=limit, skip=skip))
 
     def aggregate(self, pipeline: list[Any], **_options: Any) -> MongomockCursor:
-        return MongomockCursor(self.collection.aggregate(pipeline))
+        *before, last = pipeline
+        if "$lookup" not in last:
+            return MongomockCursor(self.collection.aggregate(pipeline))
+        found = list(self.collection.aggregate(before))
+        return MongomockCursor(iter([self._joined(document, last["$lookup"]) for document in found]))
+
+    def _joined(self, document: dict[str, Any], lookup: dict[str, Any]) -> dict[str, Any]:
+        """Join by a pipeline that equates a field with a variable, then limits: mongomock joins by fields only."""
+        match, limit = (stage for stage in lookup["pipeline"])
+        place = {field: value for field, value in match["$match"].items() if field != "$expr"}
+        field, variable = (operand.strip("$") for operand in match["$match"]["$expr"]["$eq"])
+        place[field] = document[lookup["let"][variable].strip("$")]
+        joined = self.collection.database[lookup["from"]].find(place, limit=limit["$limit"])
+        return {**document, lookup["as"]: list(joined)}
 
     def list_indexes(self) -> list[dict[str, Any]]:
         return list(self.collection.list_indexes())
@@ -176,7 +189,8 @@ class MongomockCollection:
         if isinstance(request, pymongo.DeleteOne):
             result.deleted_count += self.collection.delete_one(request._filter).deleted_count
             return
-        write = self.collection.update_one if isinstance(request, pymongo.UpdateOne) else self.collection.replace_one
+        is_replacement = isinstance(request, pymongo.ReplaceOne)
+        write = self.collection.replace_one if is_replacement else self.collection.update_one
         reply = write(request._filter, request._doc, upsert=request._upsert)
         result.matched_count += reply.matched_count
         if reply.upserted_id is not None:

@@ -145,7 +145,7 @@ async def test_client_options_reach_the_client(mongo_uri: str, heard: Heard, dat
         assert (options.pool_options.appname, options.pool_options.max_pool_size) == ("mine", 7)
     async with MongoSaver.from_conn_string(mongo_uri, **given) as saver:
         assert await saver.aget_tuple(THREAD) is None
-    assert [command["$db"] for command in heard.commands if "find" in command] == [database_name] * 2
+    assert [command["$db"] for command in heard.commands if "aggregate" in command] == [database_name] * 2
     with pytest.raises(UsageError, match="from_conn_string"):
         StateGraph(State).add_node("a", print).add_edge(START, "a").compile(
             checkpointer=MongoSaver.from_conn_string(mongo_uri).get_tuple

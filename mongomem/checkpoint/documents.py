@@ -27,7 +27,7 @@ from itertools import accumulate
 from typing import Any
 
 from mongomem.checkpoint.addresses import Address
-from mongomem.checkpoint.chunks import Stored
+from mongomem.checkpoint.chunks import NAME_BYTES, Stored
 from mongomem.commands import Document
 from mongomem.errors import CorruptDataError, SchemaVersionError
 from mongomem.schema.indexes import Index
@@ -164,6 +164,12 @@ def check_version(document: Mapping[str, Any], what: object) -> None:
         )
 
 
+def all_chunks_of(thread_id: str) -> Document:
+    """Return the query for all chunks of a thread: the stretch of `_id` that theirs are in, checkpoints among them."""
+    first, last = (chunk_key(thread_id, bytes([end] * NAME_BYTES)) for end in (0x00, 0xFF))
+    return {"_id": {"$gte": first, "$lte": last}, "thread_id": thread_id, "type": CHUNK}
+
+
 def place_of(address: Address) -> Document:
     """Return the equalities that lead to the checkpoints of a namespace, or to one of them."""
     place: Document = {"thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
@@ -183,7 +189,6 @@ def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_aft
         ("thread_history", (("thread_id", 1), ("checkpoint_id", -1), ("checkpoint_ns", 1)), is_checkpoint),
         ("newest", (("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)), is_checkpoint),
         ("run", (("metadata.run_id", 1), ("thread_id", 1)), is_checkpoint),
-        ("members", (("thread_id", 1), ("type", 1)), None),
         ("threads", (("updated_at", -1), ("thread_id", 1)), is_thread),
         *(
             (f"threads_by_{key}", ((f"metadata.{key}", 1), ("updated_at", -1), ("thread_id", 1)), is_thread)

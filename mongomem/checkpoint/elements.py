@@ -22,14 +22,28 @@ def split(data: bytes) -> list[bytes] | None:
     count, start = _header_of(data)
     elements: list[bytes] = []
     for _ in range(count):
-        width = LENGTH_OF_EXTENSION.get(data[start]) if start < len(data) else None
-        if width is None:
+        stop = _end_of(data, start)
+        if stop is None:
             return None
-        length_end = start + 1 + width
-        stop = length_end + 1 + int.from_bytes(data[start + 1 : length_end], "big")
         elements.append(data[start:stop])
         start = stop
     return elements if elements and start == len(data) else None
+
+
+def first(data: bytes) -> bytes | None:
+    """Return the first element of a serialized list of objects, or None where it is something else."""
+    count, start = _header_of(data)
+    stop = _end_of(data, start)
+    return data[start:stop] if count and stop is not None else None
+
+
+def _end_of(data: bytes, start: int) -> int | None:
+    """Return where the extension ends that begins at `start`, or None where none does."""
+    width = LENGTH_OF_EXTENSION.get(data[start]) if start < len(data) else None
+    if width is None:
+        return None
+    length_end = start + 1 + width
+    return length_end + 1 + int.from_bytes(data[start + 1 : length_end], "big")
 
 
 def _header_of(data: bytes) -> tuple[int, int]:

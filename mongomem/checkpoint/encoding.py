@@ -62,6 +62,11 @@ class Encoded:
     chunks: dict[bytes, bytes]
     is_old: bool
 
+    @property
+    def size(self) -> int:
+        """Return how many serialized bytes it stands for."""
+        return self.body.size + sum(value.size for value in self.channels.values())
+
 
 def serialize_body(checkpoint: Checkpoint, metadata: Mapping[str, Any], codec: Codec) -> Serialized:
     """Serialize a checkpoint without its values, together with its metadata."""

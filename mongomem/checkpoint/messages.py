@@ -23,7 +23,7 @@ from langchain_core import messages
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from mongomem.checkpoint.bounded import BoundedCache
-from mongomem.checkpoint.elements import join, split
+from mongomem.checkpoint.elements import first, join, split
 
 KINDS: frozenset[type[Any]] = frozenset(
     {
@@ -46,6 +46,9 @@ FEWEST = 8
 
 DEEPEST = 16
 """How deeply the content of an image may be nested."""
+
+MARK_BYTES = 64
+"""How much of a list's first element marks the list as read before; a message ends with its id."""
 
 LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -205,10 +208,9 @@ class MessageMemo:
 
         A list is learned when it is read for the second time: the first may be the last, and takes no longer than ever.
         """
-        elements = split(data) or []
-        images = self._by_data.get_all(elements) if len(elements) >= FEWEST else {}
-        if len(elements) < FEWEST or (2 * len(images) < len(elements) and not self._has_begun(elements[0])):
+        if not self._has_begun(first(data)) or len(elements := split(data) or []) < FEWEST:
             return serde.loads_typed((MSGPACK, data))
+        images = self._by_data.get_all(elements)
         return [image.copy() if (image := images.get(one)) else self._revived(serde, one) for one in elements]
 
     def clear(self) -> None:
@@ -244,10 +246,12 @@ class MessageMemo:
             self._remember(image)
         return value
 
-    def _has_begun(self, element: bytes) -> bool:
+    def _has_begun(self, element: bytes | None) -> bool:
         """Say whether a list that begins with this element was read before."""
-        has_begun = self._begun.get(element[-64:]) is not None
-        self._begun.put(element[-64:], True)
+        if element is None:
+            return False
+        has_begun = self._begun.get(element[-MARK_BYTES:]) is not None
+        self._begun.put(element[-MARK_BYTES:], True)
         return has_begun
 
     def _remember(self, image: Image) -> None:

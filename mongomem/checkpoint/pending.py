@@ -56,7 +56,7 @@ async def put_writes(
     cuts, epoch = await _cut(context, address.thread_id, pending)
     place = Place(address, task, path, epoch)
     documents = [_write(context, place, one, made) for one, made in zip(pending, cuts, strict=True)]
-    await write_all(context.writes, documents)
+    await write_all(context.writes, documents, repeatable=True)
 
 
 def _serialized(context: Context, writes: Sequence[tuple[str, Any]]) -> list[PendingWrite]:
@@ -83,7 +83,7 @@ async def _cut(context: Context, thread_id: str, pending: Sequence[PendingWrite]
     chunks = {name: piece for made in cuts for name, piece in made.chunks.items()}
     now = context.now()
     writes = chunk_writes(context, thread_id, chunks, thread.epoch, now)
-    await write_all(context.checkpoints, writes)
+    await write_all(context.checkpoints, writes, repeatable=True)
     for name, piece in chunks.items():
         context.state.chunks.put(chunk_key(thread_id, name), piece)
     return cuts, thread.epoch

@@ -17,9 +17,9 @@ from mongomem.checkpoint.documents import CHECKPOINT, VISIBLE, place_of
 from mongomem.checkpoint.loading import MissingChunkError, Placed, load, look_twice, revive_body
 from mongomem.checkpoint.metadata import checked_filter, contains, narrowing
 from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
-from mongomem.checkpoint.restoring import Restored, restore
+from mongomem.checkpoint.restoring import Restored, Writes, restore
 from mongomem.checkpoint.threads import thread_query
-from mongomem.commands import Document, Find, Plan
+from mongomem.commands import Aggregate, Document, Find, Plan
 from mongomem.errors import CorruptDataError, InvalidInputError
 
 FIRST_PAGE, LARGEST_PAGE = 8, 256
@@ -27,6 +27,10 @@ FIRST_PAGE, LARGEST_PAGE = 8, 256
 
 PAGE_BYTES = 16 * 2**20
 """How many serialized bytes of state a page decodes; one checkpoint may be more."""
+
+MOST_JOINED = 64
+"""Writes that are read together with their checkpoint. Each document of one is some 64 KB at most, so the joined
+document stays far below the 16 MB of a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +61,46 @@ class Page:
 async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple | None:
     """Return the checkpoint that the config names, or the newest of its namespace, or None.
 
-    Two round trips where the caches hold its chunks; else one more for them, and one for each
-    further level of names.
+    One round trip where the caches hold its chunks; else one more for them, and one for each further
+    level of names. One more also for many pending writes.
     """
     address = address_of(config)
     thread = context.state.threads.get(address.thread_id)  # before the read: what it vouches for comes after it
-    found = await _find(context, Query(place_of(address)), None, 1)
-    restored = await _restore(context, [read_record(document, context.codec) for document in found])
+    records, writes = await _find_with_writes(context, address)
+    restored = await _restore(context, records, writes)
     for one in restored:
         context.state.remember_parent(one.record.address, one.as_parent(thread.generation if thread else None))
     return restored[0].tuple if restored else None
+
+
+async def _find_with_writes(context: Context, address: Address) -> tuple[list[Record], Writes | None]:
+    """Read a checkpoint and its writes at once; None for the writes where they have to be read by themselves."""
+    documents = await Aggregate(context.checkpoints, [*_newest(address), *_joined_writes(context, address)])
+    records = [read_record(document, context.codec) for document in documents]
+    found = [write for document in documents for write in document["pending_writes"]]
+    if len(found) == MOST_JOINED or any(record.sends_in_parent for record in records):
+        return records, None
+    return records, _grouped(context, found)
+
+
+def _newest(address: Address) -> list[Document]:
+    """Return the stages that lead to the checkpoint at an address."""
+    place = place_of(address)
+    order: list[Document] = [] if "checkpoint_id" in place else [{"$sort": {"checkpoint_id": -1}}]
+    return [{"$match": {"type": CHECKPOINT, "hidden": VISIBLE, **place}}, *order, {"$limit": 1}]
+
+
+def _joined_writes(context: Context, address: Address) -> list[Document]:
+    """Return the stage that joins the first writes of a checkpoint to its document."""
+    place: Document = {"thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
+    own = {"$match": {**place, "$expr": {"$eq": ["$checkpoint_id", "$$checkpoint_id"]}}}
+    join = {
+        "from": context.writes,
+        "let": {"checkpoint_id": "$checkpoint_id"},
+        "pipeline": [own, {"$limit": MOST_JOINED}],
+        "as": "pending_writes",
+    }
+    return [{"$lookup": join}]
 
 
 def checked_query(config: RunnableConfig | None, filter: object, before: RunnableConfig | None, limit: object) -> Query:
@@ -182,14 +216,16 @@ async def _matching(context: Context, records: Sequence[Record], filter: Mapping
     ]
 
 
-async def _restore(context: Context, records: Sequence[Record]) -> list[Restored]:
-    """Restore the checkpoints that still live; one that is removed meanwhile is absent.
+async def _restore(context: Context, records: Sequence[Record], writes: Writes | None = None) -> list[Restored]:
+    """Restore the checkpoints that still live, reading their writes unless they are known.
+
+    One that is removed meanwhile is absent.
 
     Raises:
         CorruptDataError: A checkpoint is there and a chunk of it is not.
     """
     living = [record for record in records if context.lives(record.touched_at)]
-    writes = await _writes_of(context, living)
+    writes = await _writes_of(context, living) if writes is None else writes
     try:
         return await restore(context, living, writes)
     except MissingChunkError:
@@ -199,9 +235,7 @@ async def _restore(context: Context, records: Sequence[Record]) -> list[Restored
         return found
 
 
-async def _restore_again(
-    context: Context, address: Address, writes: Mapping[Address, Sequence[WriteRecord]]
-) -> list[Restored]:
+async def _restore_again(context: Context, address: Address, writes: Writes) -> list[Restored]:
     """Look at a checkpoint and its thread once more: gone means absent, else data is lost."""
     context.state.forget_thread(address.thread_id)
     threads = await Find(context.checkpoints, thread_query(address.thread_id), limit=1)
@@ -219,7 +253,7 @@ async def _restore_again(
         raise CorruptDataError(f"{address} cannot be restored: {error}") from error
 
 
-async def _writes_of(context: Context, records: Sequence[Record]) -> dict[Address, list[WriteRecord]]:
+async def _writes_of(context: Context, records: Sequence[Record]) -> Writes:
     """Read the pending writes of checkpoints, and the sends that old ones left with their parents."""
     if not records:
         return {}
@@ -227,8 +261,13 @@ async def _writes_of(context: Context, records: Sequence[Record]) -> dict[Addres
     parents = [record.address.at(record.parent_id) for record in records if record.sends_in_parent and record.parent_id]
     if parents:
         places.append(_among(parents) | {"channel": TASKS})
+    return _grouped(context, await Find(context.writes, {"$or": places} if parents else places[0]))
+
+
+def _grouped(context: Context, documents: Sequence[Document]) -> Writes:
+    """Read the documents of writes, by the checkpoints that they belong to."""
     grouped: dict[Address, list[WriteRecord]] = {}
-    for document in await Find(context.writes, {"$or": places} if parents else places[0]):
+    for document in documents:
         write = read_write(document, context.codec)
         grouped.setdefault(write.address, []).append(write)
     return grouped

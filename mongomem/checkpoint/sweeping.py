@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import CHECKPOINT, CHUNK, chunk_key, utc
+from mongomem.checkpoint.documents import CHECKPOINT, CHUNK, all_chunks_of, chunk_key, utc
 from mongomem.checkpoint.loading import Placed, descend
 from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
 from mongomem.checkpoint.threads import new_generation
@@ -32,7 +32,7 @@ async def sweep(context: Context, thread_id: str) -> None:
     pairs = zip(stored, writes, strict=True)
     await _delete_late(context, thread_id, [document for document, write in pairs if write.address not in there])
     living = await chunks_of(context, thread_id, records, writes)
-    chunks = await Find(context.checkpoints, {"type": CHUNK, "thread_id": thread_id}, {"idle_since": 1})
+    chunks = await Find(context.checkpoints, all_chunks_of(thread_id), {"idle_since": 1})
     await _mark(context, thread_id, chunks, living)
 
 

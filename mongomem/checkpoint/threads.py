@@ -23,6 +23,7 @@ from mongomem.checkpoint.documents import (
     CHUNK,
     SCHEMA_VERSION,
     THREAD,
+    all_chunks_of,
     check_version,
     chunk_key,
     new_generation_number,
@@ -162,14 +163,20 @@ async def new_generation(context: Context, thread_id: str) -> None:
 
 
 def chunk_writes(
-    context: Context, thread_id: str, chunks: Mapping[bytes, bytes], epoch: int, now: datetime
+    context: Context,
+    thread_id: str,
+    chunks: Mapping[bytes, bytes],
+    epoch: int,
+    now: datetime,
+    *,
+    longest_packed: int = LONGEST_SMALL,
 ) -> list[Write]:
     """Return the upserts of chunks: a chunk that is there stays, and is neither idle nor of an ended life."""
     return [
         Update(
             {"_id": chunk_key(thread_id, name), "thread_id": thread_id},
             {
-                "$setOnInsert": context.codec.seal(piece, LONGEST_SMALL),
+                "$setOnInsert": context.codec.seal(piece, longest_packed),
                 "$set": {"type": CHUNK, "epoch": epoch, "touched_at": now},
                 "$unset": {"idle_since": ""},
             },
@@ -195,7 +202,7 @@ async def stamp(context: Context, thread_id: str, thread: ThreadState) -> Thread
         return thread
     living = {"thread_id": thread_id, "touched_at": {"$gt": now - ttl}}
     touched = {"$set": {"touched_at": now}}
-    await UpdateMany(context.checkpoints, {"type": CHUNK, **living}, touched)
+    await UpdateMany(context.checkpoints, all_chunks_of(thread_id) | living, touched)
     await UpdateMany(context.writes, living, touched)
     await UpdateMany(context.checkpoints, {"type": CHECKPOINT, **living}, touched)
     unchanged = thread_query(thread_id) | {"epoch": thread.epoch}

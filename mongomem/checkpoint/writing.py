@@ -24,7 +24,8 @@ from pymongo.errors import BulkWriteError
 
 from mongomem.checkpoint.addresses import Address, address_of, channel_name, identifier
 from mongomem.checkpoint.caches import Parent, ThreadState
-from mongomem.checkpoint.chunks import Stored
+from mongomem.checkpoint.chunks import LONGEST_SMALL, Stored
+from mongomem.checkpoint.codec import LONGEST_PACKED
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import CHECKPOINT, SCHEMA_VERSION, checkpoint_key, chunk_key, value_fields
 from mongomem.checkpoint.encoding import BODY, NO_PARENT, Encoded, Serialized, encode, serialize_body, serialize_values
@@ -39,10 +40,14 @@ from mongomem.checkpoint.threads import (
     stamp,
     thread_write,
 )
-from mongomem.commands import BulkWrite, Document, Replace, Write
+from mongomem.commands import BulkWrite, Document, Replace
 from mongomem.effects import Compute
 from mongomem.errors import InvalidInputError
 from mongomem.upserts import only_duplicates
+
+SHORT_STATE = 64 * 1024
+"""Up to this many serialized bytes of state nothing is packed: there is little to save, and each packing makes a put
+wait for the interpreter lock, which the running graph takes meanwhile (docs/design.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +129,12 @@ async def _put_on(context: Context, task: Put, values: Mapping[str, Serialized],
 async def _store(context: Context, task: Put, encoded: Encoded, ground: Ground) -> bool:
     """Write a put in one ordered command; say whether its ground held."""
     now, thread_id = context.now(), task.child.thread_id
-    writes: list[Write] = chunk_writes(context, thread_id, encoded.chunks, ground.thread.epoch, now)
+    longest_packed = LONGEST_SMALL if encoded.size > SHORT_STATE else 0
+    writes = chunk_writes(context, thread_id, encoded.chunks, ground.thread.epoch, now, longest_packed=longest_packed)
     writes.append(thread_write(context, thread_id, ground.thread, _thread_fields(context, task.truth, now)))
     writes.append(_checkpoint_write(context, task, encoded, ground, now))
     try:
-        reply = await BulkWrite(context.checkpoints, writes)
+        reply = await BulkWrite(context.checkpoints, writes, repeatable=True)
     except BulkWriteError as error:
         if only_duplicates(error):
             return False
@@ -170,7 +176,7 @@ def _checkpoint_write(context: Context, task: Put, encoded: Encoded, ground: Gro
         **({"parent_is_hidden": True} if ground.parent_is_hidden else {}),
         "body": _described(body),
         "channels": [{"channel": channel, **_described(value)} for channel, value in channels.items()],
-        "content": context.codec.seal(content),
+        "content": context.codec.seal(content, LONGEST_PACKED if encoded.size > SHORT_STATE else 0),
     }
     return Replace({"_id": document["_id"], "thread_id": child.thread_id}, document)
 

@@ -23,21 +23,21 @@ HEAVY_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Compute(Command[T]):
-    """Call a pure function; off the event loop where its `size` in bytes says that it takes long."""
+    """Call a pure function; off the event loop where its size in bytes, or what tells that, says that it takes long."""
 
     function: Callable[[], T]
-    size: int = HEAVY_BYTES
+    size: int | Callable[[], int] = HEAVY_BYTES
 
     def blocks(self) -> bool:
-        return self.size >= HEAVY_BYTES
+        return (self.size if isinstance(self.size, int) else self.size()) >= HEAVY_BYTES
 
     def perform(self, database: Any) -> T:
         return self.function()
 
     async def aperform(self, database: Any) -> T:
-        if self.size < HEAVY_BYTES:
-            return self.function()
-        return await asyncio.to_thread(self.function)
+        if self.blocks():
+            return await asyncio.to_thread(self.function)
+        return self.function()
 
 
 class Embeds(Protocol):

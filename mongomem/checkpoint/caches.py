@@ -59,6 +59,7 @@ class Parent:
         """Return about how many bytes it holds."""
         inline = sum(len(value.ends) for value in self.channels.values())
         regions = sum(len(region.content) for known in self.known.values() for region in known.regions)
+        regions += sum(len(piece) for known in self.known.values() for _, piece in known.growing)
         return inline + regions + 100 * (len(self.versions) + sum(len(known.names) for known in self.known.values()))
 
 

@@ -32,6 +32,7 @@ from mongomem.checkpoint.encoding import BODY, NO_PARENT, Encoded, Serialized, e
 from mongomem.checkpoint.grounds import Ground, remembered, survey
 from mongomem.checkpoint.metadata import STEP_METADATA, readable
 from mongomem.checkpoint.setup import ready
+from mongomem.checkpoint.sizes import size_to_serialize
 from mongomem.checkpoint.threads import (
     ATTEMPTS,
     chunk_writes,
@@ -80,11 +81,13 @@ async def put(
     ground = remembered(context, address)
     values = {BODY: serialize_body(checkpoint, task.truth, context.codec)}
     known = ground.parent if ground else NO_PARENT
-    values |= await Compute(partial(serialize_values, checkpoint, known, context.codec), _size(known))
+    work = partial(serialize_values, checkpoint, known, context.codec)
+    values |= await Compute(work, partial(size_to_serialize, checkpoint, known))
     await ready(context)
     for attempt in range(ATTEMPTS):
-        ground = ground or await survey(context, address)
-        values |= serialize_values(checkpoint, ground.parent, context.codec, done=values)
+        if ground is None:
+            ground = await survey(context, address)
+            values |= serialize_values(checkpoint, ground.parent, context.codec, done=values)
         if await _put_on(context, task, values, ground):
             context.state.parents.pop(address)
             return child.config()
@@ -108,10 +111,6 @@ def _check(checkpoint: Any) -> None:
         raise InvalidInputError("the id of a checkpoint is not empty")
     for channel in (*checkpoint["channel_values"], *checkpoint["channel_versions"]):
         channel_name(channel)
-
-
-def _size(parent: Parent) -> int:
-    return sum(value.size for value in parent.channels.values())
 
 
 async def _put_on(context: Context, task: Put, values: Mapping[str, Serialized], ground: Ground) -> bool:
@@ -149,6 +148,8 @@ def _thread_fields(context: Context, truth: CheckpointMetadata, now: datetime) -
     Keys with an index stay once they were given; of the others the newest put's count, so that the document is bounded.
     """
     own = {key: value for key, value in truth.items() if key not in STEP_METADATA}
+    if not own:
+        return {"updated_at": now, "last_metadata": {}}
     clear, _ = readable(own, context.clear_metadata, context.options.metadata_keys)
     lasting = [key for key in context.options.metadata_keys if key in clear]
     fields: Document = {f"metadata.{key}": clear.pop(key) for key in lasting}

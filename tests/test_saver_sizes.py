@@ -1,0 +1,67 @@
+"""How large a state is thought to be before it is serialized, and what that decides."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from pymongo import AsyncMongoClient
+
+from graphs import Steps
+from mongomem.checkpoint.saver import MongoSaver
+from mongomem.checkpoint.sizes import rough_size
+from mongomem.effects import HEAVY_BYTES
+from saver_fixtures import Calls
+
+ITSELF: dict[str, Any] = {}
+ITSELF["itself"] = ITSELF
+LARGE: dict[str, Any] = {
+    "a text": "x" * 3_000_000,
+    "bytes": b"x" * 3_000_000,
+    "an array": np.zeros(400_000),
+    "many texts": ["some text of forty characters, or nearly"] * 100_000,
+    "a mapping": {str(n): "x" * 100 for n in range(50_000)},
+    "nested": {"a": {"b": [{"c": "x" * 3_000_000}]}},
+    "messages": [HumanMessage("x" * 1000, id=str(n)) for n in range(3000)],
+    "a long message behind short ones": [*(HumanMessage("x") for _ in range(900)), HumanMessage("x" * 3_000_000)],
+}
+SMALL: dict[str, Any] = {
+    "nothing": None,
+    "a number": 2**70,
+    "a text": "x" * 1000,
+    "messages": [HumanMessage("x" * 100, id=str(n)) for n in range(30)],
+    "an object": object(),
+    "a class": dict,
+    "a mapping of itself": ITSELF,
+}
+
+
+@pytest.mark.parametrize("value", LARGE.values(), ids=LARGE)
+def test_what_is_large_is_thought_to_be(value: Any) -> None:
+    assert len(JsonPlusSerializer().dumps_typed(value)[1]) > 2 * HEAVY_BYTES
+    assert rough_size(value) >= HEAVY_BYTES
+
+
+@pytest.mark.parametrize("value", SMALL.values(), ids=SMALL)
+def test_what_is_small_is_thought_to_be(value: Any) -> None:
+    assert rough_size(value) < HEAVY_BYTES // 10
+
+
+async def test_a_first_large_state_is_serialized_off_the_loop(mongo_uri: str, database_name: str) -> None:
+    threads: list[threading.Thread] = []
+
+    class Watched(JsonPlusSerializer):
+        def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+            if isinstance(obj, str) and len(obj) > HEAVY_BYTES:
+                threads.append(threading.current_thread())
+            return super().dumps_typed(obj)
+
+    async with AsyncMongoClient(mongo_uri) as client:
+        calls = Calls(MongoSaver(client, database_name, serde=Watched()), "awaiting")
+        await Steps(calls).put(text="x" * 3_000_000)
+    assert threads
+    assert threading.current_thread() not in threads

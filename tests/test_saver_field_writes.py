@@ -16,6 +16,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, TASKS
 from pymongo import AsyncMongoClient, MongoClient
 
 from graphs import Play, Steps, chain_of
+from mongomem.checkpoint.reading import MOST_JOINED
 from mongomem.checkpoint.saver import MongoSaver
 from saver_fixtures import KINDS, Calls, saver_of
 
@@ -61,6 +62,19 @@ async def test_writes_come_in_the_order_of_path_task_and_number(calls: Calls) ->
         await calls("put_writes", config, deque((f"c{number}", number) for number in range(12)), task, path)
     found = (await calls("get_tuple", config)).pending_writes
     assert found == [(task, f"c{number}", number) for task in ("zzz", "aaa", "bbb") for number in range(12)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_any_number_of_long_writes_is_read_with_its_checkpoint(calls: Calls) -> None:
+    for count in (MOST_JOINED - 1, MOST_JOINED, MOST_JOINED + 1, 5 * MOST_JOINED):
+        config = await Steps(calls, f"thread {count}").put(c=1)
+        for task in range(0, count, 50):
+            some = [(f"c{number}", [number] * 60_000) for number in range(task, min(task + 50, count))]
+            await calls("put_writes", config, some, f"{task:04}")
+        found = (await calls("get_tuple", config)).pending_writes
+        assert [(channel, value[0]) for _, channel, value in found] == [
+            (f"c{number}", number) for number in range(count)
+        ]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.func import entrypoint, task
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, Overwrite, StateUpdate, interrupt
 
 from graphs import (
@@ -131,6 +132,27 @@ async def subgraphs_with_a_memory_of_their_own(play: Play) -> None:
     for turn in range(3):
         await play.run(graph, {"log": [f"turn {turn}"]}, config)
         await play.look(graph, config)
+
+
+@scenario
+async def long_chats_whose_messages_are_edited_in_place(play: Play) -> None:
+    def node(state: MessagesState) -> dict[str, Any]:
+        said = state["messages"]
+        said[len(said) // 2].content = f"edited when there were {len(said)}"
+        said[0].additional_kwargs.setdefault("seen", []).append(len(said))
+        said[1].response_metadata = {"score": 1 if len(said) % 4 == 1 else True}
+        removed = [RemoveMessage(said[3].id)] if len(said) > 24 else []
+        return {"messages": [*removed, AIMessage(f"answer {len(said)}", id=f"ai {len(said)} {said[-1].id}")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("node", node)
+    builder.add_edge(START, "node")
+    graph, config = builder.compile(checkpointer=play.saver), play.thread()
+    for turn in range(14):
+        asked = [HumanMessage(f"question {turn}", id=f"human {turn} {part}", name="ada") for part in range(2)]
+        await play.run(graph, {"messages": asked}, config, durability="sync")
+        await play.call(graph, "get_state", config)
+    await play.look(graph, config)
 
 
 @scenario

@@ -159,7 +159,7 @@ def test_the_newest_change_of_each_item_stays_whatever_the_order(drawn: list[Any
     assert {name: round(score) for score, name in ranking} == {name: 2 * newest[name] for name in expected}
     assert matrix.unknown([(name, stamp(number)) for name, number in newest.items()]) == []
     assert matrix.unknown([("new", stamp(1))]) == ["new"]
-    matrix.forget(expected)
+    matrix.forget({name: stamp(newest[name]) for name in expected})
     assert len(matrix) == 0
 
 
@@ -205,7 +205,7 @@ def test_the_matrices_stay_within_their_bound() -> None:
         matrix = matrices.get(name, 16, "cosine")
         matrix.absorb(change(f"{name}{n}", n + 1, np.ones(16, np.float32)) for n in range(40))
         matrices.get("a", 16, "cosine")
-        matrices.trim()
+        matrices.trim(name)
         assert matrices.size <= 60_000
     assert len(matrices.get("a", 16, "cosine")) == 40
     assert len(matrices.get("b", 16, "cosine")) == 0
@@ -219,3 +219,49 @@ def test_forgetting_a_namespace_forgets_what_is_above_and_below() -> None:
     assert [path for path in ("", "u1", "u1\x00a", "u1\x00a\x00b", "u10") if len(matrices.get(path, 2, "cosine"))] == [
         "u10"
     ]
+
+
+def test_matrices_without_items_count_too() -> None:
+    matrices = Matrices(limit=1_000_000)
+    for number in range(3_000):
+        matrices.get(f"u{number}", 1536, "cosine")
+        matrices.trim(f"u{number}")
+    assert 900_000 < matrices.size <= 1_000_000
+    assert len(matrices._matrices) < 1_000
+
+
+def test_what_is_trimmed_does_not_depend_on_how_many_are_held() -> None:
+    asked: list[str] = []
+
+    class Counted(Matrix):
+        @property
+        def size(self) -> int:
+            asked.append("size")
+            return 1
+
+    matrices = Matrices(limit=10_000)
+    for number in range(500):
+        matrices._matrices[f"u{number}"] = Counted(2, "cosine")
+        matrices.get(f"u{number}", 2, "cosine")
+        matrices.trim(f"u{number}")
+    assert len(asked) <= 2 * 500
+    assert matrices.size == 500
+
+
+def test_what_was_written_again_is_not_forgotten() -> None:
+    matrix = Matrix(2, "cosine")
+    matrix.absorb([change("a", 1, [1, 0]), change("b", 1, [1, 0])])
+    seen = matrix.seen(["a", "b", "c"])
+    matrix.absorb([change("a", 2, [1, 0])])
+    matrix.forget(seen)
+    assert set(matrix.seen()) == {"a"}
+    assert len(matrix) == 1
+
+
+def test_a_matrix_that_shrinks_gives_back_its_memory() -> None:
+    matrix = Matrix(64, "cosine")
+    matrix.absorb(change(f"{n}", 1, np.ones(64, np.float32)) for n in range(1_000))
+    full = matrix.size
+    matrix.forget({f"{n}": stamp(1) for n in range(10, 1_000)})
+    assert matrix.size < full / 20
+    assert len(matrix.rank(np.ones(64, np.float32), 100)) == 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from itertools import combinations
 from typing import Any
@@ -13,6 +14,7 @@ from pymongo import MongoClient
 
 from mongomem import MongoStore
 from mongomem.commands import Command, Plan
+from mongomem.effects import Sleep
 from mongomem.store import plans
 from mongomem.store.reindexing import reindex
 from store_fixtures import keys, words
@@ -135,3 +137,28 @@ def test_what_is_updated_while_pages_are_read_is_found_once(
         assert sorted(search(50, {place: again})[0]) == sorted(alone), place
     for first, second in combinations(range(commands), 2):
         assert sorted(search(50, {first: again, second: again})[0]) == sorted(alone), (first, second)
+
+
+def test_who_waits_for_another_to_load_sees_what_was_written_since(
+    mongo_client: MongoClient, database_name: str
+) -> None:
+    database = mongo_client[database_name]
+    store = MongoStore(mongo_client, database_name, **EXACT)
+    store.put(NS, "old", {"text": "fish"})
+    first, second = (plans.search(store._context, SearchOp(NS, query="fish")) for _ in range(2))
+    loading = until(first, database, lambda command: "codes" in (getattr(command, "projection", None) or {}))
+    loaded = loading.perform(database)
+    store.put(NS, "new", {"text": "fish"})
+    until(second, database, lambda command: isinstance(command, Sleep))
+    until(first, database, lambda _command: False, loaded)
+    found, _ = stepped(second, database, {})
+    assert [(item.key, item.score is None) for item in found] == [("new", False), ("old", False)]
+
+
+def until(plan: Plan[Any], database: Any, stops: Callable[[Any], bool], reply: Any = None) -> Any:
+    """Run a plan to its first command that stops it, or to its end."""
+    with suppress(StopIteration):
+        while not stops(command := plan.send(reply)):
+            reply = command.perform(database)
+        return command
+    return None

@@ -266,6 +266,46 @@ async def test_a_prefix_too_large_for_memory_gives_the_same(
         assert large.target._context.matrices.size > 0
 
 
+def test_a_busy_namespace_of_short_lived_items_stays_in_memory(mongo_client: MongoClient, database_name: str) -> None:
+    store = MongoStore(mongo_client, database_name, index=words(fields=["text"]), matrix_bytes=200_000)
+    other = MongoStore(mongo_client, database_name, index=words(fields=["text"]))
+    store.put(NS, "keep", {"text": "keep", "n": 1})
+    for _ in range(12):
+        other.batch([PutOp(NS, f"k{n}", {"text": f"passing {n}"}) for n in range(100)])
+        assert scored(store.search(NS, query="keep", limit=1, filter={"n": 1})) == [("keep", 1.0)]
+        other.batch([PutOp(NS, f"k{n}", None) for n in range(100)])
+        other.batch([PutOp(NS, f"again{n}", {"text": f"passing {n}"}) for n in range(100)])
+        assert scored(store.search(NS, query="keep", limit=1, filter={"n": 1})) == [("keep", 1.0)]
+        other.batch([PutOp(NS, f"again{n}", None) for n in range(100)])
+        matrices = store._context.matrices
+        assert not matrices.too_large
+        assert 0 < matrices.size <= 200_000
+
+
+def test_gone_items_never_outweigh_those_that_are_there(mongo_client: MongoClient, database_name: str) -> None:
+    store = MongoStore(mongo_client, database_name, index=words(8, fields=["text"]))
+    store.put(NS, "keep", {"text": "keep", "n": 1})
+    for turn in range(6):
+        puts = [PutOp(NS, f"{turn}k{n}", {"text": f"passing {n}"}, index=False) for n in range(600)]
+        store.batch(puts)
+        store.search(NS, query="keep", limit=1)
+        store.batch([put._replace(value=None) for put in puts])
+    assert len(store._context.matrices.get("\x00".join(NS), 8, "cosine").seen()) < 2_000
+
+
+def test_a_prefix_that_became_small_is_held_again(mongo_client: MongoClient, database_name: str) -> None:
+    store = MongoStore(mongo_client, database_name, index=words(fields=["text"]), matrix_bytes=100_000)
+    puts = [PutOp(NS, f"k{n}", {"text": f"passing {n}"}) for n in range(200)]
+    store.batch([PutOp(NS, "keep", {"text": "keep"}), *puts])
+    assert scored(store.search(NS, query="keep", limit=1)) == [("keep", 1.0)]
+    assert store._context.matrices.too_large
+    store.batch([put._replace(value=None) for put in puts])
+    for _ in range(2):
+        assert scored(store.search(NS, query="keep", limit=1)) == [("keep", 1.0)]
+    assert not store._context.matrices.too_large
+    assert store._context.matrices.size > 0
+
+
 # --- metrics, batches ------------------------------------------------------------------------------
 
 

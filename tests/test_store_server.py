@@ -385,6 +385,38 @@ def test_threads_search_while_others_write(mongo_uri: str, database_name: str) -
             assert all(threads.map(work, range(160)))
 
 
+async def test_searches_of_one_cold_prefix_load_it_once(mongo_uri: str, database_name: str, sent: Sent) -> None:
+    def loads() -> int:
+        return sum("codes" in command.command.get("projection", {}) for command in sent.commands)
+
+    with MongoClient(mongo_uri, event_listeners=[sent]) as client:
+        MongoStore(client, database_name, index=words(fields=["text"])).batch(
+            [PutOp(NS, f"k{n}", {"text": f"fish number{n} {n}"}) for n in range(60)]
+        )
+        store = MongoStore(client, database_name, index=words(fields=["text"]))
+        sent.commands.clear()
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(lambda n: store.search(NS, query=f"fish number{n} {n}", limit=1)[0].key, range(8)))
+        assert loads() == 1
+    async with AsyncMongoClient(mongo_uri, event_listeners=[sent]) as client:
+        store = MongoStore(client, database_name, index=words(fields=["text"]))
+        sent.commands.clear()
+        searches = [store.asearch(NS, query=f"fish number{n} {n}", limit=1) for n in range(8)]
+        assert [items[0].key for items in await asyncio.gather(*searches)] == found
+        assert loads() == 1
+
+
+def test_who_fails_to_load_leaves_it_to_the_next(mongo_client: MongoClient, database_name: str) -> None:
+    store = MongoStore(mongo_client, database_name, index=words(fields=["text"]), backend="exact")
+    store.put(NS, "k", {"text": "fish"})
+    for at in range(6):
+        failing = FailingDriver(mongo_client[database_name], at)
+        store._context.matrices.forget("")
+        with suppress(AutoReconnect):
+            failing(plans.search(store._context, SearchOp(NS, query="fish")))
+        assert keys(store.search(NS, query="fish")) == ["k"]
+
+
 async def test_an_embedder_is_asked_once_for_the_puts_of_one_tick(mongo_uri: str, database_name: str) -> None:
     embedder = CountingEmbedder()
     async with AsyncMongoClient(mongo_uri) as client:
@@ -392,3 +424,25 @@ async def test_an_embedder_is_asked_once_for_the_puts_of_one_tick(mongo_uri: str
         await asyncio.gather(*(store.aput(NS, f"k{n}", {"text": f"t{n % 10}"}) for n in range(30)))
         assert len(embedder.calls) == 1
         assert len(embedder.texts) == 10
+
+
+def test_ids_that_one_command_cannot_carry(mongo_uri: str, database_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with MongoClient(mongo_uri) as client:
+        store = MongoStore(client, database_name, index=words(fields=["text"]))
+        absent = [GetOp(NS, f"{n}" + "k" * 2 * 2**20) for n in range(9)]
+        assert store.batch([*absent, GetOp(NS, "k")]) == [None] * 10
+        monkeypatch.setattr("mongomem.store.namespaces.LIST_BYTES", 200)
+        names = [f"k{n:02}" for n in range(40)]
+        for text in ("first", "second"):
+            store.batch([PutOp(NS, name, {"text": f"{text} {name}"}) for name in names])
+        found = store.batch([GetOp(NS, name) for name in names])
+        assert [item.value["text"] for item in found] == [f"second {name}" for name in names]  # type: ignore[union-attr]
+        store.batch([PutOp(NS, name, {"text": "third"}, index=False) for name in ("off", "none")])
+        options: dict[str, Any]
+        for options in ({}, {"filter": {"text": {"$ne": "x"}}}):
+            whole = store.search(NS, query="second k07", limit=60, **options)
+            assert whole[0].key == "k07"
+            assert sorted(keys(whole)) == [*names, "none", "off"]
+            assert keys(store.search(NS, query="second k07", limit=60, offset=41, **options)) == keys(whole)[41:]
+        store.batch([PutOp(NS, name, None) for name in names])
+        assert keys(store.search(NS, query="second")) == ["none", "off"]

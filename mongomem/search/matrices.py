@@ -23,44 +23,60 @@ class Matrices:
     limit: int
     too_large: set[str] = field(default_factory=set)
     _matrices: OrderedDict[str, Matrix] = field(default_factory=OrderedDict)
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _total: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def size(self) -> int:
-        """Bytes held, about."""
-        with self._lock:
-            return sum(matrix.size for matrix in self._matrices.values())
+        """Bytes held, about, as of when each matrix was used last."""
+        return self._total
 
     def get(self, path: str, dims: int, metric: Metric) -> Matrix:
         """Return the matrix of a prefix, an empty one where there is none, and count it as used."""
         with self._lock:
             matrix = self._matrices.setdefault(path, Matrix(dims, metric))
             self._matrices.move_to_end(path)
+            self._weigh(path, matrix.size)
             return matrix
 
-    def trim(self) -> None:
-        """Let go of what is over the limit, the matrix used last included where it alone is."""
+    def trim(self, path: str) -> None:
+        """Take in how large the matrix of a prefix has become, and let go of what is over the limit.
+
+        The matrix used last is let go too where it alone is over it.
+        """
         with self._lock:
-            sizes = {path: matrix.size for path, matrix in self._matrices.items()}
-            excess = sum(sizes.values()) - self.limit
-            for path, size in sizes.items():
-                if excess <= 0:
-                    break
-                del self._matrices[path]
-                excess -= size
+            if path in self._matrices:
+                self._weigh(path, self._matrices[path].size)
+            while self._total > self.limit:
+                self._drop(next(iter(self._matrices)))
 
     def forget(self, path: str) -> None:
         """Let go of every matrix that may hold something below `path`."""
         with self._lock:
             for known in [known for known in self._matrices if _meet(known, path)]:
-                del self._matrices[known]
+                self._drop(known)
             self.too_large = {known for known in self.too_large if not _meet(known, path)}
 
     def give_up(self, path: str) -> None:
         """Let go of a matrix that is too large to be held."""
         with self._lock:
-            self._matrices.pop(path, None)
+            if path in self._matrices:
+                self._drop(path)
             self.too_large.add(path)
+
+    def readmit(self, path: str) -> None:
+        """Hold the matrix of a prefix again, which is no longer too large."""
+        with self._lock:
+            self.too_large.discard(path)
+
+    def _weigh(self, path: str, size: int) -> None:
+        self._total += size - self._sizes.get(path, 0)
+        self._sizes[path] = size
+
+    def _drop(self, path: str) -> None:
+        del self._matrices[path]
+        self._total -= self._sizes.pop(path)
 
 
 def _meet(one: str, other: str) -> bool:

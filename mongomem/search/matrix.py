@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Container, Iterable, Sequence
+import time
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -28,6 +29,15 @@ BLOCK_ROWS = 256
 
 OWNER_BYTES = 400
 """About what Python keeps for one item beside its codes: its id, its place, its stamp."""
+
+MATRIX_BYTES = 2_000
+"""About what Python keeps for a matrix without items."""
+
+SWEPT_ITEMS = 1_000
+"""So many items more than double what it held make a matrix look for those that are gone."""
+
+LOADING_SECONDS = 10.0
+"""How long a matrix is left to who began to load it; then whoever needs it loads it too."""
 
 DEVIATIONS = 6.0
 """How many standard deviations of rounding noise a candidate may be hidden behind and still be found."""
@@ -52,6 +62,8 @@ class Matrix:
     dims: int
     metric: Metric
     freshness: Freshness = field(default_factory=Freshness)
+    _swept: int = 0
+    _loading_until: float = 0.0
     _codes: Codes = field(init=False)
     _owners: list[str] = field(default_factory=list)
     _rows: dict[str, list[int]] = field(default_factory=dict)
@@ -64,7 +76,17 @@ class Matrix:
     @property
     def size(self) -> int:
         """Bytes held, about."""
-        return int(self._codes.nbytes) + OWNER_BYTES * len(self._stamps)
+        return int(self._codes.nbytes) + OWNER_BYTES * len(self._stamps) + MATRIX_BYTES
+
+    @property
+    def is_overgrown(self) -> bool:
+        """Say whether so much came since it was loaded or swept that what is gone may outweigh what is there."""
+        return len(self._stamps) > 2 * self._swept + SWEPT_ITEMS
+
+    @property
+    def has_grown(self) -> bool:
+        """Say whether anything came since it was loaded or swept."""
+        return len(self._stamps) > self._swept
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -92,12 +114,40 @@ class Matrix:
         with self._lock:
             self.freshness.note(stamps, began=began, ended=ended, server_time=server_time)
 
-    def forget(self, ids: Iterable[str]) -> None:
-        """Drop items that are gone."""
+    def claim(self) -> bool:
+        """Let one caller load the matrix, until it releases it or takes too long; say whether this is the one."""
         with self._lock:
-            for item in ids:
-                self._remove_rows(item)
-                self._stamps.pop(item, None)
+            now = time.monotonic()
+            if now < self._loading_until:
+                return False
+            self._loading_until = now + LOADING_SECONDS
+            return True
+
+    def release(self) -> None:
+        """Let the next one load, if it is not done."""
+        self._loading_until = 0.0
+
+    def seen(self, ids: Iterable[str] | None = None) -> dict[str, Stamp]:
+        """Give the stamps by which items are known here, some or all."""
+        with self._lock:
+            if ids is None:
+                return dict(self._stamps)
+            return {item: self._stamps[item] for item in ids if item in self._stamps}
+
+    def forget(self, gone: Mapping[str, Stamp]) -> None:
+        """Drop items that are gone; not those that were written again since they had these stamps."""
+        with self._lock:
+            for item, stamp in gone.items():
+                if self._stamps.get(item) == stamp:
+                    self._remove_rows(item)
+                    del self._stamps[item]
+            if 4 * len(self._owners) < len(self._codes):
+                self._codes = self._codes[: len(self._owners)].copy()
+
+    def sweep(self, gone: Mapping[str, Stamp]) -> None:
+        """Drop everything that is gone, see `forget`; afterwards it is not overgrown."""
+        self.forget(gone)
+        self._swept = len(self._stamps)
 
     def rank(self, query: Vector, count: int, among: Container[str] | None = None) -> list[Candidate]:
         """List candidates, best first, among which the `count` best items are: of all, or of some ids.

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from mongomem.commands import Document, Find, RunCommand
-from mongomem.effects import Compute
+from mongomem.effects import Compute, Sleep
 from mongomem.search.matrix import Candidate, Change, Matrix
 from mongomem.search.metrics import Vector
 from mongomem.store.context import Context
@@ -22,6 +22,9 @@ from mongomem.store.indexing import Indexing
 from mongomem.store.reading import find_by, find_by_id
 
 CODED = {"changed_at": 1, "codes": 1, "index": 1}
+
+WAIT_SECONDS = 0.005
+"""How often a search looks whether another one has loaded the matrix that both need."""
 
 PAGE = 16384
 """Items read at a time: 25 MB of codes at 1,536 dimensions."""
@@ -32,30 +35,54 @@ async def fresh_matrix(context: Context, indexing: Indexing, path: str) -> Matri
     if path in context.matrices.too_large:
         return None
     matrix = context.matrices.get(path, indexing.dims, indexing.metric)
-    if matrix.freshness.loaded:
+    if not await _loads(context, indexing, matrix, path):
         await _catch_up(context, indexing, matrix, path)
-    else:
-        await _load(context, indexing, matrix, path)
-    if matrix.size > context.matrices.limit:
+    limit = context.matrices.limit
+    if matrix.is_overgrown or (matrix.size > limit and matrix.has_grown):
+        await _sweep(context, matrix, path)
+    if matrix.size > limit:
         context.matrices.give_up(path)
         return None
-    context.matrices.trim()
+    context.matrices.trim(path)
     return matrix
 
 
 async def survey(
     context: Context, indexing: Indexing, path: str, query: Vector, count: int, among: Container[str] | None
 ) -> list[Candidate]:
-    """Rank as `Matrix.rank` does, on a prefix that is too large to be held: reads all its codes, keeps few."""
+    """Rank as `Matrix.rank` does, on a prefix that is too large to be held: reads all its codes, keeps few.
+
+    Where it turns out to be smaller by now, it is held from the next search on.
+    """
+    size = 0
     finalists = Matrix(indexing.dims, indexing.metric)
     page: Sequence[Change] = ()
     while page := await _page(context, indexing, path, page):
         heat = Matrix(indexing.dims, indexing.metric)
         await Compute(partial(heat.absorb, page), _weight(page))
         ranking = await Compute(partial(heat.rank, query, count, among), _weight(page))
+        size += heat.size
         winners = {item for _, item in ranking}
         finalists.absorb(change for change in page if change.id in winners)
+    if size <= context.matrices.limit:
+        context.matrices.readmit(path)
     return finalists.rank(query, count, among)
+
+
+async def _loads(context: Context, indexing: Indexing, matrix: Matrix, path: str) -> bool:
+    """Load a matrix where nobody has done so or is at it, else wait for that; say whether it was this one that did.
+
+    What another one loads began before, and may not hold what was written since.
+    """
+    while not matrix.freshness.loaded:
+        if matrix.claim():
+            try:
+                await _load(context, indexing, matrix, path)
+            finally:
+                matrix.release()
+            return True
+        await Sleep(WAIT_SECONDS)
+    return False
 
 
 async def _load(context: Context, indexing: Indexing, matrix: Matrix, path: str) -> None:
@@ -68,6 +95,18 @@ async def _load(context: Context, indexing: Indexing, matrix: Matrix, path: str)
         await Compute(partial(matrix.absorb, page), _weight(page))
         stamps = [page[-1].stamp]
     matrix.note(stamps, began=began, ended=time.monotonic(), server_time=server_time)
+    matrix.sweep({})
+
+
+async def _sweep(context: Context, matrix: Matrix, path: str) -> None:
+    """Drop from a matrix what is gone, by reading which ids there are: an index entry each.
+
+    In the order of changes: an item that changes meanwhile moves to where the reading has still to come.
+    """
+    seen = matrix.seen()
+    find = Find(context.items, {"prefixes": path}, {"_id": 1}, sort=[("changed_at", 1)])
+    there = {document["_id"] for document in await find_by(context, BY_CHANGE, find)}
+    matrix.sweep({item: stamp for item, stamp in seen.items() if item not in there})
 
 
 async def _server_time() -> int:

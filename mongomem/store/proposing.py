@@ -15,7 +15,7 @@ from typing import TypeAlias
 from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
 
-from mongomem.commands import Aggregate, Find, Plan, RunCommand
+from mongomem.commands import Aggregate, Document, Find, Plan, RunCommand
 from mongomem.effects import Compute, Sleep
 from mongomem.errors import ConfigurationError
 from mongomem.search.atlas import (
@@ -33,6 +33,7 @@ from mongomem.store.context import Context
 from mongomem.store.documents import BY_CHANGE
 from mongomem.store.freshening import fresh_matrix, survey
 from mongomem.store.indexing import Indexing
+from mongomem.store.namespaces import slices
 from mongomem.store.reading import find_by
 
 RECENT = timedelta(minutes=1)
@@ -86,16 +87,12 @@ async def _propose_by_atlas(
 ) -> Proposal:
     """Ask along the graph first, and everything (ENN) where many or some particular ones are wanted."""
     exact = among is not None or count * NEIGHBOURS > MOST_NEIGHBOURS
-    pipeline = nearest(
-        index_name(context.items, indexing.fingerprint),
-        query,
-        path=path,
-        fingerprint=indexing.fingerprint,
-        count=count,
-        exact=exact,
-        among=among,
-    )
-    found = await Aggregate(context.items, pipeline)
+    name = index_name(context.items, indexing.fingerprint)
+    ask = partial(nearest, name, query, path=path, fingerprint=indexing.fingerprint, count=count, exact=exact)
+    found: list[Document] = []
+    for part in [None] if among is None else slices(sorted(among)):
+        found += await Aggregate(context.items, ask(among=part))
+    found.sort(key=lambda document: -document.get("score", 0.0))
     since = Timestamp(int((context.now() - RECENT).timestamp()), 0)
     condition = {"prefixes": path, "changed_at": {"$gt": since}}
     recent = Find(context.items, condition, {"_id": 1}, sort=[("changed_at", -1)], limit=MOST_RECENT)

@@ -93,9 +93,11 @@ async def _candidates(context: Context, op: SearchOp, ids: Sequence[str], matrix
     if not ids:
         return []
     narrowed = to_query(op.filter or {}, field="value", exact_field="exact")
+    seen = matrix.seen(ids) if matrix is not None and not narrowed else {}
     found = await find_by_id(context, ids, RANKED, narrowed)
-    if matrix is not None and not narrowed:
-        matrix.forget(set(ids).difference(document["_id"] for document in found))
+    if matrix is not None and len(seen) > len(found):
+        there = {document["_id"] for document in found}
+        matrix.forget({item: stamp for item, stamp in seen.items() if item not in there})
     return found
 
 

@@ -15,7 +15,7 @@ from mongomem.store.batches import Batch, check_namespace
 from mongomem.store.context import Context
 from mongomem.store.documents import Embedded, Put, check_size, put_update
 from mongomem.store.indexing import Indexing, Text
-from mongomem.store.namespaces import Namespace, path_of, path_range
+from mongomem.store.namespaces import Namespace, path_of, path_range, slices
 from mongomem.store.reading import find_by_id, is_there
 from mongomem.upserts import write_all
 
@@ -31,14 +31,15 @@ async def write(context: Context, batch: Batch) -> None:
     existing = await _existing(context, puts)
     embedded = await _embed_puts(context, puts, existing)
     now = context.now()  # and not before: embedding may take longer than an item is to live
-    writes: list[Write] = []
+    writes: dict[str, Write] = {}
     for item, put in puts.items():
         revive = item in existing and not is_there(context, existing[item], now)
-        update = put_update(put, embedded.get(item), now=now, revive=revive)
+        writes[item] = update = put_update(put, embedded.get(item), now=now, revive=revive)
         check_size(update, f"item {put.key!r} in {put.namespace!r}")
-        writes.append(update)
-    writes += [Delete({"_id": item, "path": path_of(deletion.namespace)}) for item, deletion in batch.deletions.items()]
-    await write_all(context.items, writes)
+    for item, deletion in batch.deletions.items():
+        writes[item] = Delete({"_id": item, "path": path_of(deletion.namespace)})
+    for part in slices(writes):  # the server answers with the ids of what it made, in one message
+        await write_all(context.items, [writes[item] for item in part])
 
 
 async def embed(

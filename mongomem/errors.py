@@ -9,6 +9,7 @@
     ├── UsageError                (RuntimeError)  the right call in the wrong place: says what to write instead
     ├── CorruptDataError          (RuntimeError)  stored documents that contradict each other
     ├── SchemaVersionError        (RuntimeError)  a document written by a newer mongomem
+    ├── ReindexError              (RuntimeError)  some items could not be indexed anew; names them
     ├── ContentionError           (RuntimeError)  others changed the same thread at the same time, too often
     └── LocalServerError          (RuntimeError)  the embedded mongod cannot start: says what to install
 
@@ -17,6 +18,8 @@ unchanged, with a note that names the operation.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 
 class MongomemError(Exception):
@@ -53,6 +56,20 @@ class CorruptDataError(MongomemError, RuntimeError):
 
 class SchemaVersionError(MongomemError, RuntimeError):
     """A document carries a schema version from the future. Upgrade mongomem to read it."""
+
+
+class ReindexError(MongomemError, RuntimeError):
+    """A reindex converted all items but some, which follow unscored in searches until they are put again.
+
+    Attributes:
+        items: Namespace and key of each, and why.
+    """
+
+    def __init__(self, items: Mapping[tuple[tuple[str, ...], str], str]) -> None:
+        self.items = dict(items)
+        shown = [f"item {key!r} in {namespace!r}: {why}" for (namespace, key), why in [*self.items.items()][:10]]
+        more = ", ..." if len(self.items) > len(shown) else ""
+        super().__init__(f"{len(self.items)} items could not be indexed, all others are: {'; '.join(shown)}{more}")
 
 
 class ContentionError(MongomemError, RuntimeError):

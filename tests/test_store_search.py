@@ -13,7 +13,7 @@ from langgraph.store.base import PutOp, SearchOp
 from pymongo import MongoClient
 
 from bag_of_words import bag_of_words
-from mongomem.errors import DimensionMismatchError, IndexMismatchError
+from mongomem.errors import DimensionMismatchError, IndexMismatchError, ReindexError
 from mongomem.search.codes import decode_vectors
 from mongomem.store.store import MongoStore
 from saver_fixtures import KINDS, Calls, client_of
@@ -411,3 +411,46 @@ def test_vectors_are_stored_as_bson_vectors(mongo_uri: str, database_name: str) 
         assert entry["path"] == "text"
         assert entry["vector"].as_vector().data == decode_vectors([entry["vector"]])[0].tolist()
         assert document["value"] == {"text": "hello there"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_integer_too_long_for_a_text_is_embedded(mongo_uri: str, database_name: str, kind: str) -> None:
+    embedder = CountingEmbedder()
+    value = {"n": 10**5_000, "deep": {"n": -(10**5_000)}, "text": "tea"}
+    async with store_of(kind, mongo_uri, database_name, index={"embed": embedder, "dims": DIMS}) as calls:
+        await calls("put", NS, "whole", value)
+        await calls("put", NS, "part", value, index=["n", "deep.n", "text"])
+        assert (await calls("get", NS, "whole")).value == value
+        assert hex(10**5_000) in embedder.texts[0]
+        assert set(embedder.texts[1:]) == {hex(10**5_000), hex(-(10**5_000)), "tea"}
+        assert scored(await calls("search", NS, query="tea", limit=1)) == [("part", 1.0)]
+
+
+@pytest.mark.parametrize("kind", ["blocking", "awaiting"])
+async def test_reindex_converts_all_but_what_cannot_be_and_names_it(
+    mongo_uri: str, database_name: str, kind: str
+) -> None:
+    embedder = CountingEmbedder()
+    async with client_of(kind, mongo_uri) as client:
+        plain = store_on(client, kind, database_name)
+        names = [f"k{n:03}" for n in range(230)]
+        await plain("batch", [PutOp(NS, name, {"text": f"number {name}"}) for name in names])
+        large = "x" * (16 * 2**20 - 1_300)
+        await plain("put", NS, "k100large", {"text": "large", "rest": large})
+        await plain("put", NS, "k150", {"text": "damaged", "exact": (1,)})
+        with MongoClient(mongo_uri) as direct:
+            direct[database_name].store_items.update_one({"key": "k150"}, {"$set": {"exact": b"no bson"}})
+        index = {"embed": embedder, "dims": DIMS, "fields": ["text"]}
+        store = store_on(client, kind, database_name, index=index)
+        for texts in (230, 231):  # of the large one once each time, of all others once
+            with pytest.raises(ReindexError, match="k100large") as raised:
+                await store("reindex")
+            assert set(raised.value.items) == {(NS, "k100large"), (NS, "k150")}
+            assert len(embedder.texts) == texts
+        with MongoClient(mongo_uri) as direct:
+            direct[database_name].store_items.delete_one({"key": "k150"})
+        found = scored(await store("search", NS, query="number k007", limit=300))
+        assert [key for key, score in found if score is None] == ["k100large"]
+        assert len(found) == 230
+        await store("delete", NS, "k100large")
+        assert await store("reindex") == 0

@@ -134,11 +134,12 @@ def check_size(update: Update, name: str) -> None:
     """Refuse an item that no document can hold, before anything is sent.
 
     Raises:
-        UnstorableValueError: It is larger than `MAX_DOCUMENT_BYTES`, vectors included.
+        UnstorableValueError: It is larger than `MAX_DOCUMENT_BYTES`, names and vectors included.
     """
-    size = len(bson.encode(update.update)) if isinstance(update.update, dict) else 0
-    if size > MAX_DOCUMENT_BYTES - 1024:
-        raise UnstorableValueError(f"{name}: {size:,} bytes with its vectors, more than MongoDB's 16 MB for a document")
+    changed = len(bson.encode(update.update)) if isinstance(update.update, dict) else 0
+    size = len(bson.encode(update.filter)) + changed
+    if size > MAX_DOCUMENT_BYTES:
+        raise UnstorableValueError(f"{name}: {size:,} bytes with names and vectors, over the 16 MB of a document")
 
 
 def vector_fields(embedded: Embedded | None) -> Document:

@@ -21,6 +21,10 @@ from mongomem.search.metrics import METRICS, Metric
 WHOLE = "$"
 """The path of the whole value, embedded as JSON."""
 
+LONGEST_INTEGER_BITS = 2_000
+"""Longer integers are embedded in hexadecimal digits: Python writes no more than 4,300 decimal ones
+(``sys.set_int_max_str_digits``), and never forbids 640."""
+
 KNOWN_OPTIONS = frozenset({"embed", "dims", "fields", "metric"})
 
 
@@ -118,8 +122,18 @@ def _texts_at(value: Mapping[str, Any], path: str) -> list[str]:
     tokens = WHOLE if path == WHOLE else tokenize_path(path)
     try:
         return get_text_at_path(value, tokens)
-    except TypeError:  # a time, bytes or a tuple's neighbour inside what is embedded as JSON
-        return get_text_at_path(json.loads(json.dumps(value, default=str)), tokens)
+    except (TypeError, ValueError):  # JSON has no times and bytes, and Python no text for very long integers
+        return get_text_at_path(_as_json(value), tokens)
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(element) for key, element in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(element) for element in value]
+    if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER_BITS:
+        return hex(value)
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
 def _digest(text: str) -> str:

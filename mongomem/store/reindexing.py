@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bson.errors import InvalidBSON
+from pymongo.errors import BulkWriteError
 
 from mongomem.commands import BulkWrite, Document, Find, Update
-from mongomem.errors import ConfigurationError
+from mongomem.errors import ConfigurationError, MongomemError, ReindexError, UnstorableValueError
 from mongomem.store.context import Context
-from mongomem.store.documents import BY_ID, VECTOR_FIELDS, Embedded, vector_fields
+from mongomem.store.documents import BY_ID, VECTOR_FIELDS, Embedded, check_size, name_of, vector_fields
 from mongomem.store.indexing import Indexing, Text
 from mongomem.store.setup import CONFIGURATION, check_configuration, ensure_set_up, settings_of
 from mongomem.store.values import decode_value
@@ -15,7 +19,39 @@ from mongomem.store.writing import embed, vectors_of
 
 PAGE = 100
 
-NEEDED = dict.fromkeys(("path", "value", "exact", "index_fields", "changed_at", "vectors"), 1)
+NEEDED = dict.fromkeys(("namespace", "key", "path", "value", "exact", "index_fields", "changed_at", "vectors"), 1)
+
+TOO_LARGE = (17419, 10334)
+"""Server error codes: an update would make a document of more than 16 MB (MongoDB 4.4 to 8.2)."""
+
+
+@dataclass(slots=True)
+class Pass:
+    """What one way through all items came to.
+
+    Attributes:
+        changed: How many items were converted.
+        refused: Those that cannot be, as they were read, and why.
+    """
+
+    changed: int = 0
+    refused: dict[str, tuple[Document, str]] = field(default_factory=dict)
+
+    def refuse(self, document: Document, reason: object) -> None:
+        self.refused[document["_id"]] = ({name: document[name] for name in IDENTITY}, str(reason))
+
+    def has_refused(self, document: Document) -> bool:
+        """Say whether an item was refused as it is now."""
+        known = self.refused.get(document["_id"])
+        return known is not None and known[0]["changed_at"] == document["changed_at"]
+
+    def error(self) -> ReindexError:
+        return ReindexError(
+            {(tuple(document["namespace"]), document["key"]): why for document, why in self.refused.values()}
+        )
+
+
+IDENTITY = ("_id", "namespace", "key", "changed_at")
 
 
 async def reindex(context: Context) -> int:
@@ -30,6 +66,8 @@ async def reindex(context: Context) -> int:
     Raises:
         ConfigurationError: The store has no index configuration.
         IndexMismatchError: Another reindex to another configuration has begun.
+        ReindexError: Some items cannot be converted: their new vectors do not fit beside them, or they are damaged.
+            All others were. An error of the embedder ends the reindex as it is.
     """
     indexing = context.indexing
     if indexing is None:
@@ -38,37 +76,72 @@ async def reindex(context: Context) -> int:
     setting = Update({"_id": CONFIGURATION}, {"$set": settings_of(indexing)}, upsert=True)
     await BulkWrite(context.names.settings, [setting])
     context.readiness.check()
-    total = 0
-    while changed := await _pass(context, indexing):
-        total += changed
+    last = await _pass(context, indexing, Pass())
+    total = last.changed
+    while last.changed:
+        last = await _pass(context, indexing, last)
+        total += last.changed
+    if last.refused:
+        raise last.error()
     return total
 
 
-async def _pass(context: Context, indexing: Indexing) -> int:
-    """Go once through all items that are not done, in the order of their ids; return how many now are."""
+async def _pass(context: Context, indexing: Indexing, before: Pass) -> Pass:
+    """Go once through all items that are not done, in the order of their ids; spare what was refused `before`."""
     after: Document = {}
-    changed = 0
+    now = Pass()
     while True:
         context.readiness.checked_at = None
         await check_configuration(context)  # else two that reindex to different configurations undo each other's work
         condition = {"index": {"$ne": indexing.fingerprint}, **after}
         page = await Find(context.items, condition, NEEDED, sort=[("_id", 1)], limit=PAGE, hint=BY_ID)
         if not page:
-            return changed
-        changed += await _convert(context, indexing, page)
+            return now
+        now.refused |= {item["_id"]: before.refused[item["_id"]] for item in page if before.has_refused(item)}
+        await _convert(context, indexing, [item for item in page if not before.has_refused(item)], now)
         after = {"_id": {"$gt": page[-1]["_id"]}}
 
 
-async def _convert(context: Context, indexing: Indexing, page: Sequence[Document]) -> int:
-    texts: dict[str, Sequence[Text]] = {
-        document["_id"]: indexing.texts(
-            decode_value(document["value"], document.get("exact")), document.get("index_fields")
-        )
-        for document in page
-    }
+async def _convert(context: Context, indexing: Indexing, page: Sequence[Document], result: Pass) -> None:
+    texts = _texts(indexing, page, result)
     embedded = await embed(indexing, texts, vectors_of(page))
-    reply = await BulkWrite(context.items, [_update(document, embedded[document["_id"]]) for document in page])
-    return reply.matched_count
+    converted: list[Document] = []
+    updates: list[Update] = []
+    for document in (document for document in page if document["_id"] in embedded):
+        update = _update(document, embedded[document["_id"]])
+        try:
+            check_size(update, name_of(document))
+        except UnstorableValueError as error:
+            result.refuse(document, error)
+        else:
+            converted.append(document)
+            updates.append(update)
+    if updates:
+        result.changed += await _write(context, updates, converted, result)
+
+
+def _texts(indexing: Indexing, page: Sequence[Document], result: Pass) -> dict[str, Sequence[Text]]:
+    texts: dict[str, Sequence[Text]] = {}
+    for document in page:
+        try:
+            value = decode_value(document["value"], document.get("exact"))
+            texts[document["_id"]] = indexing.texts(value, document.get("index_fields"))
+        except (MongomemError, InvalidBSON, KeyError, TypeError, ValueError) as error:
+            result.refuse(document, f"damaged: {error!r}")
+    return texts
+
+
+async def _write(context: Context, updates: Sequence[Update], converted: Sequence[Document], result: Pass) -> int:
+    """Write what can be written; return how many items were changed."""
+    try:
+        return (await BulkWrite(context.items, updates, ordered=False)).matched_count
+    except BulkWriteError as error:
+        failures = error.details.get("writeErrors") or []
+        if not failures or any(failure["code"] not in TOO_LARGE for failure in failures):
+            raise
+        for failure in failures:
+            result.refuse(converted[failure["index"]], failure["errmsg"])
+        return int(error.details["nMatched"])
 
 
 def _update(document: Document, embedded: Embedded) -> Update:

@@ -108,6 +108,43 @@ def test_recall_is_complete_on_directions_without_structure(rows: int) -> None:
         assert len(candidates) < 40
 
 
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dims", [8, 64, 384])
+@pytest.mark.parametrize("offset", [0, 20, 300, 1_000, 10_000])
+def test_recall_holds_where_vectors_share_a_large_component(metric: Metric, dims: int, offset: float) -> None:
+    random = np.random.default_rng(5)
+    items, queries = (random.standard_normal((rows, dims), dtype=np.float32) for rows in (5_000, 10))
+    items[:, 0] += offset
+    queries[:, 0] += offset
+    matrix = Matrix(dims, metric)
+    matrix.absorb(change(str(n), 1, row, metric) for n, row in enumerate(items))
+    for query in queries:
+        truth = {str(n) for n in np.argsort(-similarities(items, query, metric))[:10]}
+        assert truth <= {name for _, name in matrix.rank(query, 10)}
+
+
+def test_ordinary_vectors_leave_few_candidates() -> None:
+    """Also where they gather around centers, and one component is 25 times the others, as OpenAI's ada-002 has it."""
+    random = np.random.default_rng(5)
+    items = random.standard_normal((5_000, 1536), dtype=np.float32)
+    items += random.standard_normal((100, 1536), dtype=np.float32)[random.integers(100, size=5_000)]
+    for peak in (0, 25):
+        items[:, 7] += peak
+        matrix = Matrix(1536, "cosine")
+        matrix.absorb(change(str(n), 1, row) for n, row in enumerate(items))
+        for query in items[:10] + random.standard_normal((10, 1536), dtype=np.float32):
+            assert len(matrix.rank(query, 10)) < 100
+
+
+def test_vectors_without_a_common_dimension_are_equal() -> None:
+    random = np.random.default_rng(5)
+    matrix = Matrix(64, "cosine")
+    rows = random.integers(0, 9, (3_000, 64)).astype(np.float32)
+    rows[:, :32] = 0
+    matrix.absorb(change(f"{n}", 1, row) for n, row in enumerate(rows))
+    assert len(matrix.rank(np.eye(64, dtype=np.float32)[0], 10)) < 500
+
+
 def test_an_item_counts_once_with_its_best_vector() -> None:
     matrix = Matrix(2, "cosine")
     matrix.absorb([change("both", 1, [[0, 1], [1, 0]]), change("one", 2, [1, 1]), change("none", 3, None)])

@@ -15,6 +15,7 @@ from pymongo import MongoClient
 from bag_of_words import bag_of_words
 from mongomem.errors import DimensionMismatchError, IndexMismatchError, ReindexError
 from mongomem.search.codes import decode_vectors
+from mongomem.search.metrics import METRICS, Metric, similarities
 from mongomem.store.store import MongoStore
 from saver_fixtures import KINDS, Calls, client_of
 from store_fixtures import DIMS, CountingEmbedder, keys, store_of, store_on, words
@@ -326,6 +327,24 @@ async def test_metrics_share_one_scale(mongo_uri: str, database_name: str, kind:
         async with store_of(kind, mongo_uri, database_name, index=index, collection_prefix=f"{metric}_") as calls:
             await calls("batch", [PutOp(NS, name, {"t": name}) for name in rows if name != "q"])
             assert scored(await calls("search", NS, query="q")) == order
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("matrix_bytes", [2**24, 1])
+def test_the_closest_are_found_where_vectors_share_a_large_component(
+    mongo_client: MongoClient, database_name: str, metric: Metric, matrix_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mongomem.store.searching.PAGE", 700)
+    monkeypatch.setattr("mongomem.store.freshening.PAGE", 700)
+    rows = np.random.default_rng(5).standard_normal((1_600, 8), dtype=np.float32)
+    rows[:, 3] += 1_000
+    index: Any = {"embed": lambda texts: rows[[int(text) for text in texts]], "dims": 8, "fields": ["t"]}
+    index["metric"] = metric
+    store = MongoStore(mongo_client, database_name, index=index, matrix_bytes=matrix_bytes)
+    store.batch([PutOp(NS, f"{n}", {"t": f"{n}"}) for n in range(1_590)])
+    for query in range(1_590, 1_600):
+        truth = np.argsort(-similarities(rows[:1_590], rows[query], metric), kind="stable")[:10]
+        assert keys(store.search(NS, query=f"{query}")) == [f"{n}" for n in truth]
 
 
 async def test_the_queries_of_a_batch_are_embedded_before_anything(store: Calls, embedder: CountingEmbedder) -> None:

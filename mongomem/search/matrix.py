@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
@@ -44,7 +45,11 @@ DEVIATIONS = 6.0
 
 MOST = 4
 SPARE = 256
-"""Of candidates that rounding makes equal, this many for each that is wanted, and so many more, are looked at."""
+"""Of candidates that are equal (a text that thousands of items share), this many for each that is wanted, and so many
+more, are looked at."""
+
+FLOAT_NOISE = 2 * float(np.finfo(np.float32).eps)
+"""How far products of float32 may be off, for each length one and each root of a dimension."""
 
 
 class Change(NamedTuple):
@@ -152,14 +157,16 @@ class Matrix:
     def rank(self, query: Vector, count: int, among: Container[str] | None = None) -> list[Candidate]:
         """List candidates, best first, among which the `count` best items are: of all, or of some ids.
 
-        Those that rounding could hide come too, within bounds. Equal ones stand in the order of their ids.
+        Those that rounding could hide come too: few where codes tell vectors apart, and all where they do not, as in
+        vectors that share one component of hundreds of times the others. Equal ones stand in the order of their ids.
         """
         with self._lock:
             scores, owners = self._scored(query), self._owners
+            residuals = self._codes["residual"][: len(owners)]
             if among is not None:
                 rows = [row for row, owner in enumerate(owners) if owner in among]
-                scores, owners = scores[rows], [owners[row] for row in rows]
-            return best(scores, owners, count, self._slack(query)) if owners and count else []
+                scores, residuals, owners = scores[rows], residuals[rows], [owners[row] for row in rows]
+            return best(scores, residuals, owners, count, self._slack(query)) if owners and count else []
 
     def _append(self, changes: list[Change]) -> None:
         if not changes:
@@ -204,9 +211,11 @@ class Matrix:
         normal, with a deviation of both lengths over the root of the dimensions; the product of both
         lengths is its limit.
         """
+        codes = self._codes[: len(self._owners)]
         length = 1.0 if self.metric == "cosine" else float(np.linalg.norm(query))
-        residual = float(self._codes["residual"][: len(self._owners)].max())
-        noise = residual * length * min(1.0, DEVIATIONS / math.sqrt(self.dims))
+        longest = math.sqrt(codes["square"].max())
+        noise = float(codes["residual"].max()) * length * min(1.0, DEVIATIONS / math.sqrt(self.dims))
+        noise += FLOAT_NOISE * math.sqrt(self.dims) * longest * max(longest, length)
         return (4 if self.metric == "euclidean" else 2) * noise
 
 
@@ -220,19 +229,28 @@ def _products(codes: Codes, query: Vector) -> Vector:
     return products
 
 
-def best(scores: Vector, owners: Sequence[str], count: int, slack: float) -> list[Candidate]:
+def best(scores: Vector, residuals: Vector, owners: Sequence[str], count: int, slack: float) -> list[Candidate]:
     """Choose the `count` best owners of rows, and whoever is within `slack` of the last of them.
 
-    An owner of several rows counts with its best one, once. Where very many are equally good (a text
-    that thousands of items share), those behind the first `MOST` have no use and are left out.
+    An owner of several rows counts with its best one, once. Where very many are equal, those behind the first `MOST`
+    have no use and are left out: vectors that rounding made alike still differ in what it took away, their residuals.
+    Only those that have no dimension in common with the query, and so a score of zero, are equal whatever they are.
     """
     rows = count
     while True:
         chosen = _at_least(scores, rows, slack)
-        candidates = _by_owner((float(scores[row]), owners[row]) for row in chosen)
+        candidates = _by_owner((float(scores[row]), row, owners[row]) for row in chosen)
         if len(candidates) >= count or len(chosen) == len(owners):
-            return candidates[: MOST * count + SPARE]
+            break
         rows = 2 * max(rows, len(chosen))
+    alike: Counter[tuple[float, float]] = Counter()
+    kept: list[Candidate] = []
+    for score, row, owner in candidates:
+        kind = (score, float(residuals[row]) if score else 0.0)
+        alike[kind] += 1
+        if alike[kind] <= MOST * count + SPARE:
+            kept.append((score, owner))
+    return kept
 
 
 def _at_least(scores: Vector, rows: int, slack: float) -> list[int]:
@@ -244,8 +262,10 @@ def _at_least(scores: Vector, rows: int, slack: float) -> list[int]:
     return chosen
 
 
-def _by_owner(candidates: Iterable[Candidate]) -> list[Candidate]:
-    scores: dict[str, float] = {}
-    for score, owner in candidates:
-        scores[owner] = max(score, scores.get(owner, -math.inf))
-    return [(score, owner) for owner, score in sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))]
+def _by_owner(rows: Iterable[tuple[float, int, str]]) -> list[tuple[float, int, str]]:
+    """Give each owner its best row, best first."""
+    found: dict[str, tuple[float, int, str]] = {}
+    for score, row, owner in rows:
+        if owner not in found or found[owner][0] < score:
+            found[owner] = (score, row, owner)
+    return sorted(found.values(), key=lambda one: (-one[0], one[2]))

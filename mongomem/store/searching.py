@@ -27,6 +27,9 @@ Scored: TypeAlias = tuple[Document, float | None]
 
 RANKED = {**SHOWN, "index": 1, "vectors.vector": 1}
 
+PAGE = 2_000
+"""Candidates read at a time: 12 MB of vectors of 1,536 dimensions."""
+
 FILTERED = 4
 """How many times more candidates are looked at where a filter may drop some, or has dropped too many."""
 
@@ -67,9 +70,11 @@ async def _ranked(
     scored: dict[str, tuple[Document, float]] = {}
     while True:
         proposal = await propose(count, among)
-        there = await _candidates(context, op, [item for item in proposal.ids if item not in seen], matrix)
-        seen.update(proposal.ids)
-        scored |= _scored([document for document in there if is_found(context, op, document, now)], query, indexing)
+        new = [item for item in proposal.ids if item not in seen]
+        for start in range(0, len(new), PAGE):
+            there = await _candidates(context, op, new[start : start + PAGE], matrix)
+            scored |= _scored([document for document in there if is_found(context, op, document, now)], query, indexing)
+        seen.update(new)
         enough = sum(item in scored for item in proposal.ids[:count]) >= wanted
         if enough or (proposal.final and len(proposal.ids) < count):
             return sorted(scored.values(), key=lambda pair: (-pair[1], pair[0]["_id"]))
@@ -120,4 +125,6 @@ def _scored(documents: Sequence[Document], query: Vector, indexing: Indexing) ->
     starts = np.cumsum([0, *(len(own) for _, own in coded[:-1])])
     rows = decode_vectors([vector for _, own in coded for vector in own])
     best = np.maximum.reduceat(similarities(rows, query, indexing.metric), starts).tolist()
+    for document, _ in coded:
+        del document["vectors"]
     return {document["_id"]: (document, score) for (document, _), score in zip(coded, best, strict=True)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
@@ -21,7 +22,7 @@ from langgraph.store.base import (
 from langgraph.store.memory import InMemoryStore
 from pymongo import MongoClient
 
-from mongomem.errors import ConfigurationError, UnstorableValueError, UsageError
+from mongomem.errors import ConfigurationError, InvalidInputError, UnstorableValueError, UsageError
 from mongomem.store.store import MongoStore
 from saver_fixtures import KINDS, Calls
 from store_fixtures import keys, named, store_of
@@ -387,3 +388,34 @@ def test_from_conn_string_owns_its_client(mongo_uri: str, database_name: str) ->
     with MongoStore.from_conn_string(mongo_uri, db_name=database_name, appname="mine") as store:
         store.put(NS, "k", {"n": 1})
         assert store.get(NS, "k").value == {"n": 1}  # type: ignore[union-attr]
+
+
+async def test_numbers_without_bound_are_answered_or_refused(store: Calls) -> None:
+    await store("put", NS, "k", {"n": 1})
+    for query in (None, "k"):
+        for filter in (None, {"n": 1}):
+            found = await store("search", NS, query=query, filter=filter, limit=sys.maxsize)
+            assert keys(found) == ["k"]
+            for offset in (2**63, 10**5_000):
+                assert await store("search", NS, query=query, filter=filter, limit=10**30, offset=offset) == []
+    assert await store("list_namespaces", limit=10**30) == [NS]
+    assert await store("list_namespaces", limit=sys.maxsize, offset=2**63) == []
+    for ttl in (10**400, 10**5_000, -(10**5_000), float("inf"), float("nan")):
+        with pytest.raises(InvalidInputError, match="ttl"):
+            await store("put", NS, "k", {}, ttl=ttl)
+    with pytest.raises(InvalidInputError, match="limit"):
+        await store("search", NS, limit=-(10**5_000))
+
+
+async def test_names_longer_than_any_document_are_refused(store: Calls) -> None:
+    long = "k" * 6 * 2**20
+    with pytest.raises(UnstorableValueError, match="16 MB"):
+        await store("put", NS, long, {"text": "x" * 9 * 2**20})
+    for name, *arguments in (("get",), ("delete",), ("put", {})):
+        with pytest.raises(InvalidInputError, match="longer"):
+            await store(name, NS, 3 * long, *arguments)
+        with pytest.raises(InvalidNamespaceError, match="longer"):
+            await store(name, ("u", long), "k", *arguments)
+    with pytest.raises(InvalidNamespaceError, match="longer"):
+        await store("search", ("u", long))
+    assert await store("get", NS, long) is None

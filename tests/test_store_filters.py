@@ -13,9 +13,10 @@ from langgraph.store.memory import _compare_values
 from pymongo import MongoClient
 
 from mongomem.errors import InvalidInputError
-from mongomem.store.filters import check_filter, matches, to_query
+from mongomem.store.filters import MAX_DEPTH, check_filter, matches, to_query
+from mongomem.store.store import MongoStore
 from mongomem.store.values import encode_value
-from store_fixtures import named
+from store_fixtures import keys, named, words
 
 scalars = (
     st.none()
@@ -212,3 +213,30 @@ def test_queries_by_example(filter: dict[str, Any], clauses: list[Any]) -> None:
     else:
         narrowed = clauses[0] if len(clauses) == 1 else {"$and": clauses}
         assert query == {"$or": [narrowed, {"exact": {"$exists": True}}]}
+
+
+@pytest.mark.parametrize("junction", ["$or", "$and"])
+@pytest.mark.parametrize("fields", [0, 1])
+def test_deep_filters_are_answered_or_refused(
+    mongo_client: MongoClient, database_name: str, junction: str, fields: int
+) -> None:
+    """However the levels are shared between junctions and fields."""
+    store = MongoStore(mongo_client, database_name, index=words(fields=["text"]))
+
+    def nested(levels: int) -> Any:
+        value: Any = {"a": 1}
+        filter: Any = {"a": 1}
+        for _ in range(levels * fields // 2):
+            value, filter = {"a": value}, {"a": filter}
+        for _ in range(levels - levels * fields // 2):
+            filter = {junction: [filter, {"b": 1}] if junction == "$or" else [filter]}
+        return value, filter
+
+    for levels in range(0, MAX_DEPTH + 1, 4):
+        value, filter = nested(levels)
+        store.put(("n",), "k", {**value, "text": "fish"})
+        for query in (None, "fish"):
+            assert keys(store.search(("n",), query=query, filter=filter)) == ["k"]
+    for levels in (150, 3_000):
+        with pytest.raises(InvalidInputError, match="nested"):
+            store.search(("n",), filter=nested(levels)[1])

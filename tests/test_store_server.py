@@ -234,6 +234,38 @@ def test_a_user_who_may_not_create_indexes_works_with_setup_off(
 # --- crashes ---------------------------------------------------------------------------------------
 
 
+def test_indexes_that_were_dropped_are_made_again(client: MongoClient, database_name: str, sent: Sent) -> None:
+    items = client[database_name].store_items
+
+    def hints() -> list[Any]:
+        sent.commands.clear()
+        store.search(NS)
+        return [command.command.get("hint") for command in sent.commands if command.command_name == "find"]
+
+    for drop in (items.drop_indexes, items.drop, lambda: client.drop_database(database_name)):
+        store = MongoStore(client, database_name, index=words(fields=["text"]))
+        store.put(NS, "k", {"text": "fish"})
+        assert hints() == ["by_update"]
+        drop()
+        items.insert_one({"_id": "other"})
+        assert hints() == ["by_update", None]
+        assert hints() == [None]
+        store.put(NS, "k", {"text": "fish"})
+        assert set(items.index_information()) == {"_id_", "by_update", "by_change", "by_path", "by_expiry"}
+        assert hints() == ["by_update"]
+        assert keys(store.search(NS, query="fish")) == ["k"]
+
+
+def test_reads_name_indexes_again_once_there_are_some(client: MongoClient, database_name: str, sent: Sent) -> None:
+    store = MongoStore(client, database_name, auto_setup=False)
+    store.put(NS, "k", {"n": 1})
+    assert keys(store.search(NS)) == ["k"]
+    store.setup()
+    sent.commands.clear()
+    assert keys(store.search(NS)) == ["k"]
+    assert [command.command["hint"] for command in sent.commands] == ["by_update"]
+
+
 def scenario(store: MongoStore) -> Any:
     """A batch with everything in it."""
     return plans.batch(

@@ -13,6 +13,9 @@ import numpy.typing as npt
 
 from mongomem.errors import DimensionMismatchError, InvalidInputError
 
+LARGEST = 1e15
+"""Numbers of a vector are smaller than this, so that no product of two vectors leaves what float32 can hold."""
+
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
 
@@ -33,7 +36,7 @@ class Embedder(ABC):
 
         Raises:
             DimensionMismatchError: A vector has not `dims` entries.
-            InvalidInputError: Not one vector per text, or an entry is not a finite number.
+            InvalidInputError: Not one vector per text, or an entry is NaN or too large, see `LARGEST`.
         """
         return self._checked(self._documents(list(texts)), len(texts)) if texts else self._nothing()
 
@@ -81,6 +84,6 @@ class Embedder(ABC):
                 got = str(vector.size) if vector.ndim == 1 else f"an array of shape {vector.shape}"
                 raise DimensionMismatchError(f"{self.fingerprint}: expected {expected} dimensions, got {got}")
         matrix = np.stack(vectors)  # a copy: what an embedder caches and hands out stays its own
-        if not np.isfinite(matrix).all():
-            raise InvalidInputError(f"{self.fingerprint} answered with NaN or infinity")
+        if not (np.abs(matrix) < LARGEST).all():  # which NaN is not
+            raise InvalidInputError(f"{self.fingerprint} answered with NaN or infinity, or {LARGEST:.0e} and more")
         return matrix

@@ -23,12 +23,19 @@ from langgraph.store.base import (
 )
 
 from mongomem.errors import InvalidInputError
-from mongomem.store.documents import Put
+from mongomem.store.documents import MAX_DOCUMENT_BYTES, Put
 from mongomem.store.expiry import check_minutes
 from mongomem.store.filters import check_filter
 from mongomem.store.indexing import Indexing
 from mongomem.store.namespaces import Namespace, item_id, path_of
-from mongomem.store.values import encode_value
+from mongomem.store.values import encode_value, named
+
+MOST_ITEMS = 2**31 - 2
+"""More than these no search gives or leaves out: what a driver takes for a limit and a batch (BSON's int32)."""
+
+LONGEST_PATH = MAX_DOCUMENT_BYTES // 4
+LONGEST_KEY = MAX_DOCUMENT_BYTES // 2
+"""In bytes: no document holds longer ones, for it says them several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +114,17 @@ def check_namespace(namespace: Any, name: str = "namespace") -> None:
 
     Raises:
         InvalidInputError: Not a tuple.
-        InvalidNamespaceError: A label is empty, no string, or holds a period, NUL or a surrogate.
+        InvalidNamespaceError: A label is empty, no string, or holds a period, NUL or a surrogate; or all are too long.
     """
     if not isinstance(namespace, tuple):
         raise InvalidInputError(f'{name} must be a tuple of strings such as ("users", "u1"), not {namespace!r}')
     validate_op_namespace(SearchOp(namespace))
     try:
-        path_of(namespace).encode()
+        length = len(path_of(namespace).encode())
     except UnicodeEncodeError:
         raise InvalidNamespaceError(f"A label of {name} holds a surrogate, which is no character") from None
+    if length > LONGEST_PATH:
+        raise InvalidNamespaceError(f"{name} is longer than any document holds: {length:,} bytes")
 
 
 def _checked_address(op: GetOp | PutOp) -> tuple[Namespace, str]:
@@ -123,9 +132,11 @@ def _checked_address(op: GetOp | PutOp) -> tuple[Namespace, str]:
     if not isinstance(op.key, str):
         raise InvalidInputError(f"key must be a string, not {op.key!r}")
     try:
-        op.key.encode()
+        length = len(op.key.encode())
     except UnicodeEncodeError:
         raise InvalidInputError(f"key {op.key!r} holds a surrogate, which is no character") from None
+    if length > LONGEST_KEY:
+        raise InvalidInputError(f"key {op.key[:20]!r}... is longer than any document holds: {length:,} bytes")
     return op.namespace, op.key
 
 
@@ -144,7 +155,7 @@ def _checked_search(op: SearchOp) -> SearchOp:
         raise InvalidInputError(f"query must be a string, not {op.query!r}")
     if op.filter is not None:
         check_filter(op.filter)
-    return op
+    return op._replace(limit=min(op.limit, MOST_ITEMS), offset=min(op.offset, MOST_ITEMS))
 
 
 def _checked_put(op: PutOp, indexing: Indexing | None) -> Put | Deletion:
@@ -181,7 +192,7 @@ def _check_choice(index: Any, name: str) -> None:
 
 def _check_number(name: str, number: Any) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise InvalidInputError(f"{name} must be a whole number, 0 or more, not {number!r}")
+        raise InvalidInputError(f"{name} must be a whole number, 0 or more, not {named(number)}")
 
 
 def _check_flag(refresh_ttl: Any) -> None:

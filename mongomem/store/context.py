@@ -18,7 +18,7 @@ Backend: TypeAlias = Literal["auto", "exact", "atlas"]
 
 
 CHECKED_SECONDS = 10.0
-"""How long a look at the stored index configuration counts: one more read in that time."""
+"""How long a look at the stored index configuration counts, and an index that was missed: one more read in that time."""
 
 
 @dataclass(slots=True)
@@ -26,26 +26,44 @@ class Readiness:
     """What this process knows to be done already, so that it is not asked for again.
 
     Attributes:
-        set_up: The indexes exist.
+        set_up: The indexes were made, and not missed since.
         checked_at: When the stored vectors were last seen to be made as the index configuration says, on the
             monotonic clock; another process may have begun a reindex since.
-        lacks_indexes: Set up is the user's affair, and was not done: there is nothing to hint at.
+        missed_at: When an index that a read named was not there: set up is the user's affair and was not done, or
+            somebody dropped it.
         atlas: Whether Atlas Vector Search answers; None: not asked yet.
     """
 
     set_up: bool = False
     checked_at: float | None = None
+    missed_at: float | None = None
+    atlas: bool | None = None
 
     def is_checked(self) -> bool:
         """Say whether the configuration was looked at lately."""
-        return self.checked_at is not None and time.monotonic() - self.checked_at < CHECKED_SECONDS
+        return _is_recent(self.checked_at)
 
     def check(self) -> None:
         """Keep that it was looked at now."""
         self.checked_at = time.monotonic()
 
-    lacks_indexes: bool = False
-    atlas: bool | None = None
+    def has_indexes(self) -> bool:
+        """Say whether reads may name indexes: none was missed lately."""
+        return not _is_recent(self.missed_at)
+
+    def miss_index(self) -> None:
+        """Keep that an index is not there; the next write makes it, unless that is the user's affair."""
+        self.missed_at = time.monotonic()
+        self.set_up = False
+
+    def finish_set_up(self) -> None:
+        """Keep that the indexes are there."""
+        self.missed_at = None
+        self.set_up = True
+
+
+def _is_recent(moment: float | None) -> bool:
+    return moment is not None and time.monotonic() - moment < CHECKED_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from mongomem.errors import ConfigurationError, InvalidInputError
+from mongomem.store.values import named
 
 LONGEST_MINUTES = 60 * 24 * 366 * 1000
 """A thousand years: later than this no date can be written."""
@@ -76,9 +76,9 @@ def check_minutes(ttl: Any) -> None:
     if ttl is None:
         return
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
-        raise InvalidInputError(f"ttl counts minutes: it must be a number or None, not {ttl!r}")
-    if math.isnan(ttl) or not 0 < ttl <= LONGEST_MINUTES:
-        raise InvalidInputError(f"ttl counts minutes: it must be above 0 and at most {LONGEST_MINUTES}, not {ttl!r}")
+        raise InvalidInputError(f"ttl counts minutes: it must be a number or None, not {named(ttl)}")
+    if not 0 < ttl <= LONGEST_MINUTES:  # which NaN is not
+        raise InvalidInputError(f"ttl counts minutes: it must be above 0 and at most {LONGEST_MINUTES}, not {named(ttl)}")
 
 
 def expires_at(ttl_minutes: float, now: datetime) -> datetime:

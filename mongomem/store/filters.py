@@ -25,31 +25,40 @@ from mongomem.store.values import is_int64, is_plain_key
 Query = dict[str, Any]
 Test = Callable[[Any, Any], bool]
 
+MAX_DEPTH = 40
+"""Levels of a filter: a query has up to four for each, and may have 200 (MongoDB 4.4 to 8.2)."""
+
 SCALARS = (str, bool, int, float, bytes, datetime, type(None))
 
 
-def check_filter(filter: Any) -> None:
+def check_filter(filter: Any, depth: int = 0) -> None:
     """Refuse what is no filter, before any query is made of it.
 
     Raises:
         InvalidInputError: Not a dict with string keys, an unknown operator at any depth, operators beside
-            plain fields, or a value that cannot be stored and so matches nothing.
+            plain fields, a value that cannot be stored and so matches nothing, or nested too deep, by `depth`.
     """
     if not isinstance(filter, dict):
         raise InvalidInputError(f"filter must be a dict, not {type(filter).__name__}")
+    _check_depth(depth)
     for key, wanted in filter.items():
         if key in _JUNCTIONS:
-            _check_junction(key, wanted)
+            _check_junction(key, wanted, depth)
         else:
             _check_key(key)
-            _check_wanted(wanted, depth=0)
+            _check_wanted(wanted, depth)
 
 
-def _check_junction(key: str, branches: Any) -> None:
+def _check_junction(key: str, branches: Any, depth: int) -> None:
     if not isinstance(branches, (list, tuple)) or not branches:
         raise InvalidInputError(f"{key} takes a list of one filter or more, not {branches!r}")
     for branch in branches:
-        check_filter(branch)
+        check_filter(branch, depth + 1)
+
+
+def _check_depth(depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise InvalidInputError(f"A filter is nested deeper than {MAX_DEPTH} levels")
 
 
 def _check_key(key: Any) -> None:
@@ -61,8 +70,7 @@ def _check_key(key: Any) -> None:
 
 
 def _check_wanted(wanted: Any, depth: int) -> None:
-    if depth > 50:
-        raise InvalidInputError("A filter is nested deeper than 50 levels")
+    _check_depth(depth)
     if isinstance(wanted, dict):
         if _has_operators(wanted) and not all(key in _TESTS for key in wanted):
             for key in wanted:

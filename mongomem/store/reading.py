@@ -108,15 +108,15 @@ async def refresh(context: Context, documents: Sequence[Document], now: datetime
 async def find_by(context: Context, index: str, find: Find) -> list[Document]:
     """Read by the index that was made for it: left to itself, the server's planner may prefer to sort.
 
-    Where there are no indexes, since the user may not create any, reads by whatever there is.
+    Where there are no indexes, since the user may not create any or somebody dropped them, reads by whatever there is.
     """
-    if not context.readiness.lacks_indexes:
+    if context.readiness.has_indexes():
         try:
             return await replace(find, hint=index)
         except OperationFailure as error:
             if error.code != BAD_HINT:
                 raise
-            context.readiness.lacks_indexes = True
+            context.readiness.miss_index()
     return await find
 
 

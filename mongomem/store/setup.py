@@ -19,7 +19,7 @@ CONFIGURATION = "index"
 async def setup(context: Context) -> None:
     """Create what is missing. Idempotent, and safe when many processes call it at once."""
     await ensure_indexes(indexes_for(context.names))
-    context.readiness.set_up = True
+    context.readiness.finish_set_up()
     await agree_on_configuration(context)
     if context.backend == "atlas" and context.indexing is not None:
         await set_up_atlas(context, context.indexing)
@@ -35,7 +35,7 @@ async def ensure_set_up(context: Context) -> None:
     """Create the indexes once in this process, unless the user does that."""
     if context.auto_setup and not context.readiness.set_up:
         await ensure_indexes(indexes_for(context.names))
-        context.readiness.set_up = True
+        context.readiness.finish_set_up()
 
 
 async def agree_on_configuration(context: Context) -> None:

@@ -140,6 +140,14 @@ _READABLE_KINDS: tuple[tuple[type | tuple[type, ...], Callable[[_Walk, Any, Path
 )
 
 
+def named(value: object) -> str:
+    """Show a value in a message; also an integer that Python refuses to write (``sys.set_int_max_str_digits``)."""
+    try:
+        return repr(value)
+    except ValueError:
+        return f"a {type(value).__name__} of more digits than can be shown"
+
+
 def is_int64(number: int) -> bool:
     """Say whether BSON holds an integer as one."""
     return -(2**63) <= number < 2**63

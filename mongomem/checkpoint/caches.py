@@ -30,6 +30,7 @@ class ThreadState:
         stamped_at: When all of its documents were last stamped for their expiry: none is older.
         name_key: What chunk names are keyed with; empty unless values are encrypted.
         begins: Whether the next put begins a life of the thread.
+        is_short: Whether its state was short when it was last put, so that nothing of it is packed.
     """
 
     epoch: int
@@ -37,6 +38,7 @@ class ThreadState:
     stamped_at: datetime
     name_key: bytes = b""
     begins: bool = False
+    is_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,10 @@ FRESH_BYTES = 2048
 KEPT_BYTES = 256
 """A value that outlived a super-step stays inline up to this long; a longer one becomes a chunk to refer to."""
 
+SHORT_STATE = 64 * 1024
+"""Up to this many serialized bytes of state nothing is packed: there is little to save, and each packing makes a put
+wait for the interpreter lock, which the running graph takes meanwhile (docs/design.md)."""
+
 SENDS_IN_CHECKPOINT = 4
 """The checkpoint format from which on pending sends are a channel (langgraph 0.5); older ones leave them
 with the writes of the parent, as ``PostgresSaver`` knows too."""
@@ -63,9 +67,9 @@ class Encoded:
     is_old: bool
 
     @property
-    def size(self) -> int:
-        """Return how many serialized bytes it stands for."""
-        return self.body.size + sum(value.size for value in self.channels.values())
+    def is_short(self) -> bool:
+        """Return whether the state is one of which nothing is packed."""
+        return self.body.size + sum(value.size for value in self.channels.values()) <= SHORT_STATE
 
 
 def serialize_body(checkpoint: Checkpoint, metadata: Mapping[str, Any], codec: Codec) -> Serialized:

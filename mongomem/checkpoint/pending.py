@@ -12,6 +12,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP
 
 from mongomem.checkpoint.addresses import Address, address_of, channel_name, identifier
 from mongomem.checkpoint.chunks import Cut, cut, inline
+from mongomem.checkpoint.codec import LONGEST_PACKED
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import SCHEMA_VERSION, chunk_key, value_fields, write_key
 from mongomem.checkpoint.encoding import Serialized
@@ -54,7 +55,9 @@ async def put_writes(
     await ready(context)
     await _stamp(context, address.thread_id)
     cuts, epoch = await _cut(context, address.thread_id, pending)
-    place = Place(address, task, path, epoch)
+    thread = context.state.threads.get(address.thread_id)
+    longest_packed = 0 if thread is not None and thread.is_short else LONGEST_PACKED
+    place = Place(address, task, path, epoch, longest_packed)
     documents = [_write(context, place, one, made) for one, made in zip(pending, cuts, strict=True)]
     await write_all(context.writes, documents, repeatable=True)
 
@@ -95,12 +98,13 @@ def _cut_long(pending: Sequence[PendingWrite], key: bytes) -> list[Cut]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Whose writes they are, and the epoch of the thread that their chunks belong to, if they have any."""
+    """Whose writes they are, the epoch of the thread that their chunks belong to, and how long packed ones may be."""
 
     address: Address
     task_id: str
     task_path: str
     epoch: int | None
+    longest_packed: int
 
 
 def _write(context: Context, place: Place, one: PendingWrite, made: Cut) -> Write:
@@ -117,7 +121,7 @@ def _write(context: Context, place: Place, one: PendingWrite, made: Cut) -> Writ
         "schema_version": SCHEMA_VERSION,
         **({"epoch": place.epoch} if made.stored.names else {}),
         **value_fields(made.stored),
-        **context.codec.seal(made.stored.ends),
+        **context.codec.seal(made.stored.ends, place.longest_packed),
     }
     if one.idx < 0:
         return Replace(condition, condition | fields)

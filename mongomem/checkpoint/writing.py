@@ -46,10 +46,6 @@ from mongomem.effects import Compute
 from mongomem.errors import InvalidInputError
 from mongomem.upserts import only_duplicates
 
-SHORT_STATE = 64 * 1024
-"""Up to this many serialized bytes of state nothing is packed: there is little to save, and each packing makes a put
-wait for the interpreter lock, which the running graph takes meanwhile (docs/design.md)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Put:
@@ -128,7 +124,7 @@ async def _put_on(context: Context, task: Put, values: Mapping[str, Serialized],
 async def _store(context: Context, task: Put, encoded: Encoded, ground: Ground) -> bool:
     """Write a put in one ordered command; say whether its ground held."""
     now, thread_id = context.now(), task.child.thread_id
-    longest_packed = LONGEST_SMALL if encoded.size > SHORT_STATE else 0
+    longest_packed = 0 if encoded.is_short else LONGEST_SMALL
     writes = chunk_writes(context, thread_id, encoded.chunks, ground.thread.epoch, now, longest_packed=longest_packed)
     writes.append(thread_write(context, thread_id, ground.thread, _thread_fields(context, task.truth, now)))
     writes.append(_checkpoint_write(context, task, encoded, ground, now))
@@ -177,7 +173,7 @@ def _checkpoint_write(context: Context, task: Put, encoded: Encoded, ground: Gro
         **({"parent_is_hidden": True} if ground.parent_is_hidden else {}),
         "body": _described(body),
         "channels": [{"channel": channel, **_described(value)} for channel, value in channels.items()],
-        "content": context.codec.seal(content, LONGEST_PACKED if encoded.size > SHORT_STATE else 0),
+        "content": context.codec.seal(content, 0 if encoded.is_short else LONGEST_PACKED),
     }
     return Replace({"_id": document["_id"], "thread_id": child.thread_id}, document)
 
@@ -193,6 +189,11 @@ def _remember(context: Context, task: Put, encoded: Encoded, thread: ThreadState
         context.state.chunks.put(chunk_key(thread_id, name), piece)
     versions = dict(task.checkpoint["channel_versions"])
     parent = Parent(versions, encoded.channels, encoded.known, thread.generation)
-    begun = replace(thread, begins=False, stamped_at=context.now()) if thread.begins else thread
+    begun = replace(
+        thread,
+        begins=False,
+        stamped_at=context.now() if thread.begins else thread.stamped_at,
+        is_short=encoded.is_short,
+    )
     context.state.parents.put(task.child, parent)
     context.state.threads.put(thread_id, begun)

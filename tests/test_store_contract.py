@@ -393,11 +393,11 @@ def test_from_conn_string_owns_its_client(mongo_uri: str, database_name: str) ->
 async def test_numbers_without_bound_are_answered_or_refused(store: Calls) -> None:
     await store("put", NS, "k", {"n": 1})
     for query in (None, "k"):
-        for filter in (None, {"n": 1}):
-            found = await store("search", NS, query=query, filter=filter, limit=sys.maxsize)
+        for chosen in (None, {"n": 1}):
+            found = await store("search", NS, query=query, filter=chosen, limit=sys.maxsize)
             assert keys(found) == ["k"]
             for offset in (2**63, 10**5_000):
-                assert await store("search", NS, query=query, filter=filter, limit=10**30, offset=offset) == []
+                assert await store("search", NS, query=query, filter=chosen, limit=10**30, offset=offset) == []
     assert await store("list_namespaces", limit=10**30) == [NS]
     assert await store("list_namespaces", limit=sys.maxsize, offset=2**63) == []
     for ttl in (10**400, 10**5_000, -(10**5_000), float("inf"), float("nan")):

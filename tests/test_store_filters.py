@@ -225,18 +225,18 @@ def test_deep_filters_are_answered_or_refused(
 
     def nested(levels: int) -> Any:
         value: Any = {"a": 1}
-        filter: Any = {"a": 1}
+        chosen: Any = {"a": 1}
         for _ in range(levels * fields // 2):
-            value, filter = {"a": value}, {"a": filter}
+            value, chosen = {"a": value}, {"a": chosen}
         for _ in range(levels - levels * fields // 2):
-            filter = {junction: [filter, {"b": 1}] if junction == "$or" else [filter]}
-        return value, filter
+            chosen = {junction: [chosen, {"b": 1}] if junction == "$or" else [chosen]}
+        return value, chosen
 
     for levels in range(0, MAX_DEPTH + 1, 4):
-        value, filter = nested(levels)
+        value, chosen = nested(levels)
         store.put(("n",), "k", {**value, "text": "fish"})
         for query in (None, "fish"):
-            assert keys(store.search(("n",), query=query, filter=filter)) == ["k"]
+            assert keys(store.search(("n",), query=query, filter=chosen)) == ["k"]
     for levels in (150, 3_000):
         with pytest.raises(InvalidInputError, match="nested"):
             store.search(("n",), filter=nested(levels)[1])

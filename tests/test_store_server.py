@@ -419,7 +419,7 @@ def test_threads_search_while_others_write(mongo_uri: str, database_name: str) -
 
 async def test_searches_of_one_cold_prefix_load_it_once(mongo_uri: str, database_name: str, sent: Sent) -> None:
     def loads() -> int:
-        return sum("codes" in command.command.get("projection", {}) for command in sent.commands)
+        return sum(command.command.get("projection") == {"codes": 1} for command in sent.commands)
 
     with MongoClient(mongo_uri, event_listeners=[sent]) as client:
         MongoStore(client, database_name, index=words(fields=["text"])).batch(

@@ -59,5 +59,5 @@ def encode_codes(vectors: Vector, metric: Metric) -> bytes:
 
 
 def decode_codes(codes: Iterable[bytes], dims: int) -> Codes:
-    """Decode the codes of several items into one array of `code_type`."""
-    return np.frombuffer(b"".join(codes), dtype=code_type(dims))
+    """Decode the codes of several items into one array of `code_type`, which may be written to."""
+    return np.frombuffer(bytearray().join(codes), dtype=code_type(dims))

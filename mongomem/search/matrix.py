@@ -173,11 +173,19 @@ class Matrix:
             return
         codes = decode_codes([change.codes or b"" for change in changes], self.dims)
         row = len(self._owners)
-        self._reserve(row + len(codes))
-        self._codes[row : row + len(codes)] = codes
+        if row:
+            self._reserve(row + len(codes))
+            self._codes[row : row + len(codes)] = codes
+        else:
+            self._codes = codes  # as it is: the first load need not be copied
+        ids = [change.id for change in changes]
+        if len(ids) == len(codes):
+            self._owners += ids
+            self._rows.update(zip(ids, ([own] for own in range(row, row + len(ids))), strict=True))
+            return
         for change in changes:
             count = len(change.codes or b"") // codes.itemsize
-            self._rows[change.id] = [row] if count == 1 else list(range(row, row + count))
+            self._rows[change.id] = list(range(row, row + count))
             self._owners += [change.id] * count
             row += count
 

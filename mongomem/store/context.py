@@ -18,7 +18,7 @@ Backend: TypeAlias = Literal["auto", "exact", "atlas"]
 
 
 CHECKED_SECONDS = 10.0
-"""How long a look at the stored index configuration counts, and an index that was missed: one more read in that time."""
+"""How long a look at the stored configuration counts, or at an index that is missing: one read more in that time."""
 
 
 @dataclass(slots=True)

@@ -78,7 +78,7 @@ def check_minutes(ttl: Any) -> None:
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
         raise InvalidInputError(f"ttl counts minutes: it must be a number or None, not {named(ttl)}")
     if not 0 < ttl <= LONGEST_MINUTES:  # which NaN is not
-        raise InvalidInputError(f"ttl counts minutes: it must be above 0 and at most {LONGEST_MINUTES}, not {named(ttl)}")
+        raise InvalidInputError(f"ttl counts minutes: it is above 0 and at most {LONGEST_MINUTES}, not {named(ttl)}")
 
 
 def expires_at(ttl_minutes: float, now: datetime) -> datetime:

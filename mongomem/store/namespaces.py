@@ -50,6 +50,12 @@ def item_id(namespace: Iterable[str], key: str) -> str:
     return f"{path_of(namespace)}{SEPARATOR}{SEPARATOR}{key}"
 
 
+def id_range(prefix: Sequence[str]) -> dict[str, str]:
+    """Bound the ids of the items in the namespaces of `path_range`, as a condition on ``_id``."""
+    path = path_of(prefix)
+    return {"$gte": f"{path}{SEPARATOR}", "$lt": f"{path}\x01"} if prefix else {"$gte": ROOT}
+
+
 def path_of_item(id: str) -> str:
     """Return the path of the item with an id."""
     return id.partition(SEPARATOR * 2)[0]

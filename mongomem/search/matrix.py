@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -154,19 +154,21 @@ class Matrix:
         self.forget(gone)
         self._swept = len(self._stamps)
 
-    def rank(self, query: Vector, count: int, among: Container[str] | None = None) -> list[Candidate]:
+    def rank(self, query: Vector, count: int, among: Collection[str] | None = None) -> list[Candidate]:
         """List candidates, best first, among which the `count` best items are: of all, or of some ids.
 
         Those that rounding could hide come too: few where codes tell vectors apart, and all where they do not, as in
         vectors that share one component of hundreds of times the others. Equal ones stand in the order of their ids.
         """
         with self._lock:
-            scores, owners = self._scored(query), self._owners
-            residuals = self._codes["residual"][: len(owners)]
+            codes, owners = self._codes[: len(self._owners)], self._owners
             if among is not None:
-                rows = [row for row, owner in enumerate(owners) if owner in among]
-                scores, residuals, owners = scores[rows], residuals[rows], [owners[row] for row in rows]
-            return best(scores, residuals, owners, count, self._slack(query)) if owners and count else []
+                rows = [row for item in among for row in self._rows.get(item, ())]
+                codes, owners = codes[rows], [owners[row] for row in rows]
+            if not owners or not count:
+                return []
+            slack = self._slack(codes, query)
+            return best(self._scored(codes, query), codes["residual"], owners, count, slack)
 
     def _append(self, changes: list[Change]) -> None:
         if not changes:
@@ -205,21 +207,19 @@ class Matrix:
                 places = self._rows[moved]
                 places[places.index(last)] = row
 
-    def _scored(self, query: Vector) -> Vector:
-        codes = self._codes[: len(self._owners)]
+    def _scored(self, codes: Codes, query: Vector) -> Vector:
         wanted = normalized(query) if self.metric == "cosine" else query
         scores = _products(codes, wanted) * codes["scale"]
         rough: Vector = 2 * scores - codes["square"] if self.metric == "euclidean" else scores
         return rough
 
-    def _slack(self, query: Vector) -> float:
+    def _slack(self, codes: Codes, query: Vector) -> float:
         """Bound the difference that rounding makes between two scores, but for one in a thousand million.
 
         What rounding took from a vector points anywhere, so that its product with a query is about
         normal, with a deviation of both lengths over the root of the dimensions; the product of both
         lengths is its limit.
         """
-        codes = self._codes[: len(self._owners)]
         length = 1.0 if self.metric == "cosine" else float(np.linalg.norm(query))
         longest = math.sqrt(codes["square"].max())
         noise = float(codes["residual"].max()) * length * min(1.0, DEVIATIONS / math.sqrt(self.dims))

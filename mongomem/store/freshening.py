@@ -8,7 +8,7 @@ since, one where nothing was.
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from mongomem.commands import Document, Find, RunCommand
@@ -49,7 +49,7 @@ async def fresh_matrix(context: Context, indexing: Indexing, path: str) -> Matri
 
 
 async def survey(
-    context: Context, indexing: Indexing, path: str, query: Vector, count: int, among: Container[str] | None
+    context: Context, indexing: Indexing, path: str, query: Vector, count: int, among: Collection[str] | None
 ) -> list[Candidate]:
     """Rank as `Matrix.rank` does, on a prefix that is too large to be held: reads all its codes, keeps few.
 

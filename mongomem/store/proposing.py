@@ -6,7 +6,7 @@ and freshness, never in scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -71,13 +71,13 @@ async def proposer(context: Context, indexing: Indexing, path: str, query: Vecto
     return partial(_propose_from_memory, matrix, query), matrix
 
 
-async def _propose_from_memory(matrix: Matrix, query: Vector, count: int, among: Container[str] | None) -> Proposal:
+async def _propose_from_memory(matrix: Matrix, query: Vector, count: int, among: Collection[str] | None) -> Proposal:
     ranking = await Compute(partial(matrix.rank, query, count, among), matrix.size)
     return Proposal([item for _, item in ranking])
 
 
 async def _propose_by_survey(
-    context: Context, indexing: Indexing, path: str, query: Vector, count: int, among: Container[str] | None
+    context: Context, indexing: Indexing, path: str, query: Vector, count: int, among: Collection[str] | None
 ) -> Proposal:
     return Proposal([item for _, item in await survey(context, indexing, path, query, count, among)])
 

@@ -78,9 +78,8 @@ async def _ranked(
         enough = sum(item in scored for item in proposal.ids[:count]) >= wanted
         if enough or (proposal.final and len(proposal.ids) < count):
             return sorted(scored.values(), key=lambda pair: (-pair[1], pair[0]["_id"]))
-        if among is None:
-            among = await _possible(context, op, now)
-        count *= FILTERED
+        narrowed = None if among is not None else await _possible(context, op, now)
+        among, count = (among, count * FILTERED) if narrowed is None else (narrowed, wanted)
 
 
 async def _possible(context: Context, op: SearchOp, now: datetime) -> set[str] | None:

@@ -23,9 +23,10 @@ NS = ("users", "u1")
 EXACT: Any = {"index": words(fields=["text"]), "backend": "exact"}
 
 
-def stepped(plan: Plan[Any], database: Any, actions: Mapping[int, Callable[[], Any]]) -> tuple[Any, int]:
+def stepped(
+    plan: Plan[Any], database: Any, actions: Mapping[int, Callable[[], Any]], reply: Any = None
+) -> tuple[Any, int]:
     """Run a plan with actions before its n-th commands; return its answer, and how many commands it had."""
-    reply: Any = None
     number = 0
     while True:
         try:
@@ -162,3 +163,18 @@ def until(plan: Plan[Any], database: Any, stops: Callable[[Any], bool], reply: A
             reply = command.perform(database)
         return command
     return None
+
+
+def test_what_is_updated_while_one_long_page_is_read_is_found(
+    mongo_client: MongoClient, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server passed the place of an item before it was put there; that is shown by a page without the item."""
+    database = mongo_client[database_name]
+    store = MongoStore(mongo_client, database_name)
+    store.batch([PutOp(NS, f"k{n}", {"n": n}) for n in range(10)])
+    monkeypatch.setattr("mongomem.store.ordered.LONG_SECONDS", -1.0)
+    plan = plans.search(store._context, SearchOp(NS, {"n": {"$gte": 0}}, limit=50))
+    page = plan.send(None).perform(database)
+    store.put(NS, "k0", {"n": 0})
+    found, _ = stepped(plan, database, {}, [document for document in page if document["key"] != "k0"])
+    assert sorted(keys(found)) == [f"k{n}" for n in range(10)]

@@ -1,8 +1,9 @@
 """Plans that read items newest update first: plain search, and what follows the scored answers of a semantic one.
 
 This order changes while it is read: what is updated moves to its front, from a page not read yet to one that was read
-already. One page is one answer of the server; where it took more, what changed meanwhile is read at the end, in the
-order of changes, in which items only ever move to where that reading has still to come.
+already. The server itself lets others write while it reads for long. So where more than one page was read, or one by
+conditions took long, what changed meanwhile is read at the end, in the order of changes, in which items only ever move
+to where that reading has still to come.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bson.timestamp import Timestamp
 from langgraph.store.base import SearchOp
 
 from mongomem.commands import Document, Find
-from mongomem.search.freshness import IN_FLIGHT_SECONDS, NOTHING
+from mongomem.search.freshness import IN_FLIGHT_SECONDS
 from mongomem.store.context import Context
 from mongomem.store.documents import BY_CHANGE, BY_UPDATE, SHOWN
 from mongomem.store.filters import to_query
@@ -28,7 +29,9 @@ from mongomem.store.reading import find_by, passes
 NEWEST_FIRST = (("updated_at", -1), ("_id", 1))
 PAGE = 500
 
-LISTED = {**SHOWN, "changed_at": 1}
+LONG_SECONDS = 0.005
+"""In less than this the server reads a page as one (MongoDB 6.0 lets others write after 10 ms or 1,000 steps, see
+``internalQueryExecYieldPeriodMS``)."""
 
 
 async def plain_search(context: Context, op: SearchOp, now: datetime) -> list[Document]:
@@ -47,7 +50,7 @@ async def matching(
     if not limit:
         return []
     wanted = _wanted(context, op, now, without)
-    if wanted.is_narrow and (skip or limit <= PAGE):
+    if wanted.is_narrow and skip:
         return await _page(context, wanted, [], skip=skip, limit=limit)
     found = await _pages(context, wanted, skip + limit)
     return found[skip : skip + limit]
@@ -62,6 +65,7 @@ class Wanted:
         is_narrow: Whether those decide everything.
     """
 
+    path: str
     filter: Mapping[str, Any] | None
     without: Collection[str]
     narrowed: Sequence[Document]
@@ -77,28 +81,28 @@ class Wanted:
 
 
 def _wanted(context: Context, op: SearchOp, now: datetime, without: Collection[str]) -> Wanted:
-    query = {"prefixes": path_of(op.namespace_prefix), **context.expiry.condition(now)}
+    path = path_of(op.namespace_prefix)
     refused = next(slices(without), [])
     conditions = [
-        query,
+        {"prefixes": path, **context.expiry.condition(now)},
         {"_id": {"$nin": refused}} if refused else {},
         to_query(op.filter or {}, field="value", exact_field="exact"),
     ]
     is_narrow = not op.filter and len(refused) == len(without)
-    return Wanted(op.filter, without, [condition for condition in conditions if condition], is_narrow)
+    return Wanted(path, op.filter, without, [condition for condition in conditions if condition], is_narrow)
 
 
 async def _pages(context: Context, wanted: Wanted, count: int) -> list[Document]:
     began = time.monotonic()
-    chosen: dict[str, Document] = {}
     size = min(PAGE, count)
     page = first = await _page(context, wanted, [], limit=size)
-    chosen |= wanted.among(page)
+    took_long = time.monotonic() - began > LONG_SECONDS and len(wanted.narrowed) > 1
+    chosen = wanted.among(page)
     while len(page) == size and len(chosen) < count:
         page = await _page(context, wanted, [_behind(page[-1])], limit=size)
         chosen |= wanted.among(page)
-    if page is not first:
-        chosen |= wanted.among(await _changed_since(context, wanted, _floor(first, time.monotonic() - began)))
+    if took_long or page is not first:
+        chosen |= wanted.among(await _changed_since(context, wanted, began))
     by_id = sorted(chosen.values(), key=lambda document: document["_id"])
     return sorted(by_id, key=lambda document: document["updated_at"], reverse=True)
 
@@ -107,22 +111,21 @@ async def _page(
     context: Context, wanted: Wanted, after: Sequence[Document], *, skip: int = 0, limit: int
 ) -> list[Document]:
     condition = {"$and": [*wanted.narrowed, *after]}
-    find = Find(context.items, condition, LISTED, sort=NEWEST_FIRST, skip=skip, limit=limit)
+    find = Find(context.items, condition, SHOWN, sort=NEWEST_FIRST, skip=skip, limit=limit)
     return await find_by(context, BY_UPDATE, find)
 
 
-async def _changed_since(context: Context, wanted: Wanted, floor: Timestamp) -> list[Document]:
-    condition = {"$and": [*wanted.narrowed, {"changed_at": {"$gt": floor}}]}
-    return await find_by(context, BY_CHANGE, Find(context.items, condition, LISTED, sort=[("changed_at", 1)]))
+async def _changed_since(context: Context, wanted: Wanted, began: float) -> list[Document]:
+    """Read what became visible since a time of the monotonic clock, and a little before.
 
-
-def _floor(page: Sequence[Document], elapsed: float) -> Timestamp:
-    """Give a stamp below those of all writes that became visible in the last `elapsed` seconds, by what was read then.
-
-    See `mongomem.search.freshness`.
+    The stamps of that are below the newest one by not more than the time until now and `IN_FLIGHT_SECONDS`, see
+    `mongomem.search.freshness`.
     """
-    newest = max(document.get("changed_at", NOTHING) for document in page)
-    return Timestamp(max(0, newest.time - IN_FLIGHT_SECONDS - math.ceil(elapsed)), 0)
+    find = Find(context.items, {"prefixes": wanted.path}, {"changed_at": 1}, sort=[("changed_at", -1)], limit=1)
+    newest = [document["changed_at"].time for document in await find_by(context, BY_CHANGE, find)]
+    floor = max([0, *newest]) - IN_FLIGHT_SECONDS - math.ceil(time.monotonic() - began)
+    changed = {"$and": [*wanted.narrowed, {"changed_at": {"$gt": Timestamp(max(0, floor), 0)}}]}
+    return await find_by(context, BY_CHANGE, Find(context.items, changed, SHOWN, sort=[("changed_at", 1)]))
 
 
 def _behind(document: Document) -> Document:

@@ -104,13 +104,13 @@ class Matrix:
     def absorb(self, changes: Iterable[Change]) -> None:
         """Take in changes, in any order and as often as one likes: the newest of each item stays."""
         with self._lock:
-            newer: dict[str, Change] = {}
+            stamps, newer = self._stamps, dict[str, Change]()
             for change in changes:
-                known = self._stamps.get(change.id)
+                known = stamps.get(change.id)
                 if known is None or known < change.stamp:
                     if known is not None:
                         self._remove_rows(change.id)
-                    self._stamps[change.id] = change.stamp
+                    stamps[change.id] = change.stamp
                     newer[change.id] = change
             self._append([change for change in newer.values() if change.codes])
 

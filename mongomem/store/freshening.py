@@ -60,8 +60,8 @@ async def survey(
     page: Sequence[Change] = ()
     while page := await _page(context, indexing, path, page):
         heat = Matrix(indexing.dims, indexing.metric)
-        await Compute(partial(heat.absorb, page), _weight(page))
-        ranking = await Compute(partial(heat.rank, query, count, among), _weight(page))
+        await Compute(partial(heat.absorb, page), len(page) * indexing.dims)
+        ranking = await Compute(partial(heat.rank, query, count, among), len(page) * indexing.dims)
         size += heat.size
         winners = {item for _, item in ranking}
         finalists.absorb(change for change in page if change.id in winners)
@@ -95,7 +95,7 @@ async def _load(context: Context, indexing: Indexing, matrix: Matrix, path: str)
     server_time, stamps = await _start(context, path)
     page: Sequence[Change] = ()
     while (page := await _page(context, indexing, path, page)) and matrix.size <= context.matrices.limit:
-        await Compute(partial(matrix.absorb, page), _weight(page))
+        await Compute(partial(matrix.absorb, page), len(page) * indexing.dims)
     matrix.note(stamps, began=began, ended=time.monotonic(), server_time=server_time)
     matrix.sweep({})
 
@@ -154,7 +154,3 @@ def _changes(documents: Sequence[Document], indexing: Indexing) -> list[Change]:
         )
         for document in documents
     ]
-
-
-def _weight(changes: Sequence[Change]) -> int:
-    return sum(len(change.codes or b"") for change in changes)

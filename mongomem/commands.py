@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pymongo
-from pymongo.errors import AutoReconnect, BulkWriteError, OperationFailure, PyMongoError, ServerSelectionTimeoutError
+from pymongo.errors import OperationFailure
 
 T = TypeVar("T")
 
@@ -35,9 +35,6 @@ LARGEST_BATCH = 2**31 - 1
 
 NAMESPACE_NOT_FOUND = 26
 """Server error code: the collection does not exist (MongoDB 4.4 to 8.2)."""
-
-PASSING = frozenset({6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436})
-"""Server error codes after which the same write may succeed (MongoDB's specification of retryable writes)."""
 
 
 class Command(Generic[T]):
@@ -139,9 +136,8 @@ class Update:
     update: Document | list[Document]
     upsert: bool = False
 
-    def request(self, *, repeatable: bool = False) -> pymongo.UpdateOne | pymongo.UpdateMany:
-        kind = pymongo.UpdateMany if repeatable else pymongo.UpdateOne
-        return kind(self.filter, self.update, upsert=self.upsert)
+    def request(self) -> pymongo.UpdateOne:
+        return pymongo.UpdateOne(self.filter, self.update, upsert=self.upsert)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +147,7 @@ class Replace:
     filter: Document
     document: Document
 
-    def request(self, *, repeatable: bool = False) -> pymongo.ReplaceOne[Document]:
+    def request(self) -> pymongo.ReplaceOne[Document]:
         return pymongo.ReplaceOne(self.filter, self.document, upsert=True)
 
 
@@ -161,7 +157,7 @@ class Delete:
 
     filter: Document
 
-    def request(self, *, repeatable: bool = False) -> pymongo.DeleteOne:
+    def request(self) -> pymongo.DeleteOne:
         return pymongo.DeleteOne(self.filter)
 
 
@@ -185,46 +181,15 @@ class BulkWrite(DatabaseCommand[BulkReply]):
 
     Updates and replacements share one server command, deletions another, so an ordered list of one
     kind is one round trip and one wait for the journal.
-
-    Where a connection is lost meanwhile they are sent once more. The server recognises those that it has
-    done by a record of each, which costs 0.1 ms a write (MongoDB 6.0); `repeatable` says that they may
-    happen twice, and there is none. (The driver wants none where an update is one of many.)
     """
 
     collection: str
     writes: Sequence[Write]
     ordered: bool = True
-    repeatable: bool = False
 
     def issue(self, database: Any) -> Any:
-        requests = [write.request(repeatable=self.repeatable) for write in self.writes]
+        requests = [write.request() for write in self.writes]
         return database[self.collection].bulk_write(requests, ordered=self.ordered)
-
-    def perform(self, database: Any) -> BulkReply:
-        try:
-            reply: BulkReply = self.issue(database)
-        except PyMongoError as error:
-            if not (self.repeatable and _has_passed(error)):
-                raise
-            reply = self.issue(database)
-        return reply
-
-    async def aperform(self, database: Any) -> BulkReply:
-        try:
-            reply: BulkReply = await self.issue(database)
-        except PyMongoError as error:
-            if not (self.repeatable and _has_passed(error)):
-                raise
-            reply = await self.issue(database)
-        return reply
-
-
-def _has_passed(error: PyMongoError) -> bool:
-    """Say whether an error is of the moment, such as a closed connection or a primary that steps down."""
-    if isinstance(error, BulkWriteError):
-        codes = {failure.get("code") for failure in error.details.get("writeConcernErrors") or ()}
-        return bool(codes) and codes <= PASSING and not error.details.get("writeErrors")
-    return isinstance(error, AutoReconnect) and not isinstance(error, ServerSelectionTimeoutError)
 
 
 @dataclass(frozen=True, slots=True)

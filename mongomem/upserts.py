@@ -16,7 +16,7 @@ ATTEMPTS = 8
 FIRST_PAUSE_SECONDS = 0.005
 
 
-async def write_all(collection: str, writes: Sequence[Write], *, repeatable: bool = False) -> None:
+async def write_all(collection: str, writes: Sequence[Write]) -> None:
     """Perform writes in any order, and those again that met the upsert of another writer.
 
     Two upserts of one new document may both find nothing and both insert; the server tries again by itself only where a
@@ -25,7 +25,7 @@ async def write_all(collection: str, writes: Sequence[Write], *, repeatable: boo
     """
     for attempt in range(ATTEMPTS):
         try:
-            await BulkWrite(collection, writes, ordered=False, repeatable=repeatable)
+            await BulkWrite(collection, writes, ordered=False)
         except BulkWriteError as error:
             if attempt == ATTEMPTS - 1 or not only_duplicates(error):
                 raise

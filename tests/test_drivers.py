@@ -11,20 +11,14 @@ import sys
 import threading
 import traceback
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import mongomock
 import pytest
-from pymongo import AsyncMongoClient, MongoClient, UpdateMany, UpdateOne
-from pymongo.errors import (
-    AutoReconnect,
-    BulkWriteError,
-    NotPrimaryError,
-    OperationFailure,
-    ServerSelectionTimeoutError,
-)
+from pymongo import AsyncMongoClient, MongoClient
+from pymongo.errors import BulkWriteError, OperationFailure
 
 import mongomem
 from mongomem import ConfigurationError, UsageError
@@ -298,54 +292,3 @@ def test_a_forked_child_has_worker_threads_of_its_own(mongo_uri: str) -> None:
             os.killpg(process.pid, 9)  # the child that hangs, too
             raise
     assert (output.split(), errors) == (["child", "parent"], "")
-
-
-STEPPED_DOWN = BulkWriteError({"writeConcernErrors": [{"code": 189, "errmsg": "the primary stepped down"}]})
-REFUSED = BulkWriteError({"writeErrors": [{"code": 121, "index": 0}], "writeConcernErrors": [{"code": 189}]})
-LATE = BulkWriteError({"writeConcernErrors": [{"code": 64, "errmsg": "waiting for replication timed out"}]})
-LOST = AutoReconnect("connection closed")
-NOBODY = ServerSelectionTimeoutError("no primary")
-
-
-@dataclass(slots=True)
-class Fails:
-    """A collection whose bulk write fails the first time, and a database of such."""
-
-    error: Exception
-    seen: list[list[Any]] = field(default_factory=list)
-
-    def __getitem__(self, name: str) -> Fails:
-        return self
-
-    def bulk_write(self, requests: list[Any], *, ordered: bool) -> str:
-        self.seen.append(requests)
-        if len(self.seen) == 1:
-            raise self.error
-        return "done"
-
-
-class AwaitedFails(Fails):
-    async def bulk_write(self, requests: list[Any], *, ordered: bool) -> str:  # type: ignore[override]
-        return super().bulk_write(requests, ordered=ordered)
-
-
-@pytest.mark.parametrize("error", [LOST, NotPrimaryError("not primary"), STEPPED_DOWN])
-async def test_repeatable_writes_are_sent_again_after_what_has_passed(error: Exception) -> None:
-    command = BulkWrite("t", [Update({"_id": 1}, {"$set": {"n": 1}}, upsert=True)], repeatable=True)
-    for database in (Fails(error), AwaitedFails(error)):
-        awaited = isinstance(database, AwaitedFails)
-        reply: Any = await command.aperform(database) if awaited else command.perform(database)
-        assert (reply, len(database.seen)) == ("done", 2)
-        assert isinstance(database.seen[0][0], UpdateMany), "or the driver would ask the server for a record"
-
-
-@pytest.mark.parametrize(
-    ("error", "repeatable"), [(REFUSED, True), (LATE, True), (NOBODY, True), (LOST, False), (STEPPED_DOWN, False)]
-)
-async def test_writes_are_not_sent_again_after_anything_else(error: Exception, repeatable: bool) -> None:
-    command = BulkWrite("t", [Update({"_id": 1}, {"$set": {"n": 1}})], repeatable=repeatable)
-    for database in (Fails(error), AwaitedFails(error)):
-        with pytest.raises(type(error)):
-            await command.aperform(database) if isinstance(database, AwaitedFails) else command.perform(database)
-        assert len(database.seen) == 1
-        assert isinstance(database.seen[0][0], UpdateMany if repeatable else UpdateOne)

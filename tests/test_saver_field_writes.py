@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, TASKS
 from pymongo import AsyncMongoClient, MongoClient
 
@@ -75,6 +77,19 @@ async def test_any_number_of_long_writes_is_read_with_its_checkpoint(calls: Call
         assert [(channel, value[0]) for _, channel, value in found] == [
             (f"c{number}", number) for number in range(count)
         ]
+
+
+def test_a_large_checkpoint_with_large_writes_is_read(mongo_client: MongoClient, database_name: str) -> None:
+    saver = MongoSaver(mongo_client, database_name)
+    thread: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    config = saver.put(thread, empty_checkpoint(), {"source": "loop", "step": 1, "parents": {}}, {})
+    padding = {"$set": {"padding": b"x" * 13_000_000}}  # as many channels make it
+    mongo_client[database_name].checkpoints.update_one({"type": "checkpoint"}, padding)
+    writes = [(f"c{number}", os.urandom(60_000)) for number in range(MOST_JOINED - 1)]
+    saver.put_writes(config, writes, "task")
+    found = saver.get_tuple(thread)
+    assert found is not None
+    assert found.pending_writes == [("task", channel, value) for channel, value in writes]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
+import tracemalloc
+from collections import OrderedDict
 from datetime import datetime, timezone
+from enum import Enum
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,11 +25,14 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
 
+from mongomem.checkpoint.codec import Codec
 from mongomem.checkpoint.elements import join, split
-from mongomem.checkpoint.messages import DEEPEST, FEWEST, MSGPACK, MessageMemo, image_of, plain_copy, same
+from mongomem.checkpoint.images import DEEPEST, KINDS, image_of, plain_copy, same
+from mongomem.checkpoint.messages import ADMITTED_OF, FEWEST, MSGPACK, Begun, MessageMemo
 
 SERDE = JsonPlusSerializer()
 
@@ -76,9 +85,10 @@ def state_of(value: Any) -> Any:
 
 
 def learned(memo: MessageMemo, value: list[Any]) -> list[AnyMessage]:
-    """Have a memo read a list until it knows it; return what it reads."""
+    """Have a memo read a list until it knows it; return what it reads then."""
     data = SERDE.dumps_typed(value)[1]
-    memo.loads(SERDE, data)
+    for _ in range(2):
+        memo.loads(SERDE, data)
     found: list[AnyMessage] = memo.loads(SERDE, data)
     return found
 
@@ -145,7 +155,130 @@ def test_what_is_revived_shares_nothing_with_what_was_revived_before() -> None:
         message.additional_kwargs["seen"].append("changed")
         message.response_metadata["changed"] = True
         message.__pydantic_fields_set__.add("name")
+        message.own = "attribute"
     assert state_of(learned(memo, chat())) == state_of(SERDE.loads_typed(SERDE.dumps_typed(chat())))
+
+
+def test_an_attribute_of_ones_own_stays_with_its_message() -> None:
+    memo = MessageMemo(2**20)
+    value = learned(memo, chat())
+    value[0].rated_by = "ada"
+    assert memo.dumps(SERDE, value) == SERDE.dumps_typed(value)
+    assert not hasattr(learned(memo, chat())[0], "rated_by")
+
+
+class Role(str, Enum):
+    """Equal to a text, and another thing."""
+
+    A = "a"
+
+
+class Equal:
+    """Equal to everything."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Sulking:
+    """Not to be compared."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("compared")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("odd", [np.arange(3.0), Role.A, Equal(), Sulking(), {"a": np.arange(3.0)}, OrderedDict(a=1)])
+@pytest.mark.parametrize("was", [None, "a", {}, {"a": None}, {"a": "b"}, [1]])
+def test_a_field_that_becomes_something_odd_is_seen_to_have_changed(was: Any, odd: Any) -> None:
+    memo, serde = MessageMemo(2**20), JsonPlusSerializer(pickle_fallback=True)
+    value = learned(memo, [ToolMessage("x", id=str(n), tool_call_id="1", artifact=was) for n in range(FEWEST)])
+    value[2].artifact = value[3].additional_kwargs["odd"] = value[4].odd = odd
+    assert not any(image.shows(value[place]) for place in (2, 3, 4) for image in memo._by_data._entries.values())
+    stored = memo.dumps(serde, value)
+    assert stored[0] == serde.dumps_typed(value)[0]
+    assert stored[0] == "pickle" or stored == serde.dumps_typed(value)
+
+
+def test_a_message_may_change_while_it_is_stored() -> None:
+    memo, done = MessageMemo(2**22), threading.Event()
+    value = learned(memo, [HumanMessage("x", id=str(n), additional_kwargs={"a": {"0": 0}}) for n in range(40)])
+
+    def change() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            inner = value[number % 40].additional_kwargs["a"]
+            inner[str(number)] = number
+            if len(inner) > 50:
+                inner.clear()
+
+    thread, interval = threading.Thread(target=change), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        thread.start()
+        for _ in range(200):
+            assert len(memo.loads(SERDE, memo.dumps(SERDE, value)[1])) == 40
+    finally:
+        done.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+
+
+def test_serializers_that_revive_in_their_own_way_are_left_alone() -> None:
+    memo, own = MessageMemo(2**20), JsonPlusSerializer(__unpack_ext_hook__=lambda code, data: (code, data))
+    assert Codec.of(SERDE, memo).memo is memo
+    assert Codec.of(JsonPlusSerializer(allowed_msgpack_modules=None), memo).memo is memo
+    assert Codec.of(own, memo).memo is None
+    assert all((kind.__module__, kind.__name__) in SAFE_MSGPACK_TYPES for kind in KINDS)
+
+
+def test_lists_that_are_more_than_there_is_room_for_do_not_push_each_other_out_for_ever() -> None:
+    memo = MessageMemo(400_000)
+    lists = [[HumanMessage("x" * 500, id=f"{name} {n}") for n in range(40)] for name in range(12)]
+    for value in lists * 4:
+        memo.loads(SERDE, SERDE.dumps_typed(value)[1])
+    learned_again: list[int] = []
+    for value in lists * 4:
+        before = set(memo._by_data._entries)
+        memo.loads(SERDE, SERDE.dumps_typed(value)[1])
+        learned_again.append(len(set(memo._by_data._entries) - before))
+    assert sum(map(bool, learned_again)) <= len(learned_again) / ADMITTED_OF + 1
+
+
+def test_a_list_that_cannot_be_learned_is_tried_once() -> None:
+    memo, at = MessageMemo(2**20), datetime(2026, 1, 1, tzinfo=timezone.utc)
+    value = [HumanMessage("x", id=str(n), additional_kwargs={"at": at}) for n in range(20)]
+    learned(memo, value)
+    assert list(memo._begun._entries.values()) == [Begun.NOT_LEARNED]
+    assert state_of(learned(memo, value)) == state_of(SERDE.loads_typed(SERDE.dumps_typed(value)))
+
+
+def test_what_is_counted_is_about_what_it_occupies() -> None:
+    numbers = {"logprobs": [{"token": str(n), "bytes": [n, n], "logprob": -0.5 * n} for n in range(40)]}
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"additional_kwargs": {"empty": [[] for _ in range(200)]}},
+        {"response_metadata": {"ids": list(range(1000, 1500))}},
+        {"response_metadata": numbers},
+        {"content": [{"type": "text", "text": "x" * 50, "index": n} for n in range(20)]},
+    ]
+    for kind in kinds:
+        data = SERDE.dumps_typed([HumanMessage(**{"content": "x" * 200, "id": f"{n:036}"} | kind) for n in range(100)])[
+            1
+        ]
+        memo = MessageMemo(2**26)
+        memo.loads(SERDE, data)
+        gc.collect()
+        tracemalloc.start()
+        memo.loads(SERDE, data)
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert held < 1.25 * (memo._by_data._bytes + 200 * 100), kind
 
 
 def test_what_was_stored_shares_nothing_with_what_the_caller_still_has() -> None:
@@ -239,8 +372,8 @@ def test_the_memo_is_bounded() -> None:
     memo = MessageMemo(100_000)
     for start in range(0, 2000, 20):
         learned(memo, [HumanMessage("x" * 1000, id=f"{start + n}") for n in range(20)])
-    assert sum(image.weight() for image in memo._by_data._entries.values()) <= 50_000
-    assert sum(image.weight() for image in memo._by_id._entries.values()) <= 50_000
+    assert sum(image.weight for image in memo._by_data._entries.values()) <= 50_000
+    assert sum(image.weight for image in memo._by_id._entries.values()) <= 50_000
     memo.clear()
     assert not memo._by_data._entries
     assert not memo._by_id._entries

@@ -24,6 +24,11 @@ class BoundedCache(Generic[K, V]):
         self._bytes = 0
         self._lock = threading.Lock()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether another entry of a usual size would push out older ones."""
+        return self._bytes > 0.9 * self._capacity
+
     def get(self, key: K) -> V | None:
         """Return the entry and make it the most recently used, or None."""
         with self._lock:

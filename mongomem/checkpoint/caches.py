@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from weakref import WeakKeyDictionary
-
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from mongomem.checkpoint.addresses import Address
 from mongomem.checkpoint.bounded import BoundedCache
 from mongomem.checkpoint.chunks import Known, Stored
+from mongomem.checkpoint.documents import thread_key
 from mongomem.checkpoint.messages import MessageMemo
 
 
@@ -74,14 +72,9 @@ class SaverState:
         self.chunks: BoundedCache[bytes, bytes] = BoundedCache(6 * share, len)
         self.parents: BoundedCache[Address, Parent] = BoundedCache(4 * share, Parent.weight)
         self.threads: BoundedCache[str, ThreadState] = BoundedCache(share, lambda state: len(state.name_key))
-        self._memos: WeakKeyDictionary[JsonPlusSerializer, MessageMemo] = WeakKeyDictionary()
-        self._memo_bytes = 5 * share
+        self.messages = MessageMemo(5 * share)
         self.is_set_up = False
         self.found_ttl: timedelta | None = None
-
-    def memo_of(self, serde: JsonPlusSerializer) -> MessageMemo:
-        """Return the memo of a serializer, kept while that lives."""
-        return self._memos.get(serde) or self._memos.setdefault(serde, MessageMemo(self._memo_bytes))
 
     def remember_parent(self, address: Address, parent: Parent) -> None:
         """Keep what a read found of a checkpoint, unless a put has left more."""
@@ -96,7 +89,6 @@ class SaverState:
 
     def forget_all(self) -> None:
         """Drop everything, the bytes of chunks included."""
-        for cache in (self.chunks, self.parents, self.threads):
+        for cache in (self.chunks, self.parents, self.threads, self.messages):
             cache.clear()
-        for memo in list(self._memos.values()):
-            memo.clear()
+        thread_key.cache_clear()

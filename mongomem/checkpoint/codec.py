@@ -8,7 +8,7 @@ seals every piece by itself. No plaintext of a value, a write or a list of names
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,11 +56,11 @@ class Codec:
     cipher: CipherProtocol | None
 
     @classmethod
-    def of(cls, serde: SerializerProtocol, memo_of: Callable[[JsonPlusSerializer], MessageMemo]) -> Codec:
+    def of(cls, serde: SerializerProtocol, memo: MessageMemo) -> Codec:
         """Take an encrypting serializer apart; any other is used as it is."""
         if isinstance(serde, EncryptedSerializer):
-            return replace(cls.of(serde.serde, memo_of), cipher=serde.cipher)
-        return cls(serde, memo_of(serde) if type(serde) is JsonPlusSerializer else None, None)
+            return replace(cls.of(serde.serde, memo), cipher=serde.cipher)
+        return cls(serde, memo if _is_standard(serde) else None, None)
 
     @property
     def seals(self) -> bool:
@@ -104,6 +104,11 @@ class Codec:
         if not isinstance(held, bytes):
             raise CorruptDataError(f"content is stored as {type(held).__name__}, not as bytes")
         return _unpack(held) if field == "packed" else held
+
+
+def _is_standard(serde: SerializerProtocol) -> bool:
+    """Say whether a serializer treats messages as all others of its class do, whatever else it allows or refuses."""
+    return type(serde) is JsonPlusSerializer and not getattr(serde, "_custom_unpack_ext_hook", True)
 
 
 def _unpack(packed: bytes) -> bytes:

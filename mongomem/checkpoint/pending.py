@@ -59,7 +59,7 @@ async def put_writes(
     longest_packed = 0 if thread is not None and thread.is_short else LONGEST_PACKED
     place = Place(address, task, path, epoch, longest_packed)
     documents = [_write(context, place, one, made) for one, made in zip(pending, cuts, strict=True)]
-    await write_all(context.writes, documents, repeatable=True)
+    await write_all(context.writes, documents)
 
 
 def _serialized(context: Context, writes: Sequence[tuple[str, Any]]) -> list[PendingWrite]:
@@ -86,7 +86,7 @@ async def _cut(context: Context, thread_id: str, pending: Sequence[PendingWrite]
     chunks = {name: piece for made in cuts for name, piece in made.chunks.items()}
     now = context.now()
     writes = chunk_writes(context, thread_id, chunks, thread.epoch, now)
-    await write_all(context.checkpoints, writes, repeatable=True)
+    await write_all(context.checkpoints, writes)
     for name, piece in chunks.items():
         context.state.chunks.put(chunk_key(thread_id, name), piece)
     return cuts, thread.epoch

@@ -10,6 +10,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import TASKS
+from pymongo.errors import OperationFailure
 
 from mongomem.checkpoint.addresses import Address, address_of, configurable, identifier, optional_identifier
 from mongomem.checkpoint.context import Context
@@ -29,8 +30,10 @@ PAGE_BYTES = 16 * 2**20
 """How many serialized bytes of state a page decodes; one checkpoint may be more."""
 
 MOST_JOINED = 64
-"""Writes that are read together with their checkpoint. Each document of one is some 64 KB at most, so the joined
-document stays far below the 16 MB of a document."""
+"""Writes that are read together with their checkpoint: more are rare, and read by themselves."""
+
+TOO_LARGE = 10334
+"""Server error code BSONObjectTooLarge: a checkpoint and its writes are more than one document (MongoDB 6.0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +78,18 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
 
 async def _find_with_writes(context: Context, address: Address) -> tuple[list[Record], Writes | None]:
     """Read a checkpoint and its writes at once; None for the writes where they have to be read by themselves."""
-    documents = await Aggregate(context.checkpoints, [*_newest(address), *_joined_writes(context, address)])
+    try:
+        documents = await Aggregate(context.checkpoints, [*_newest(address), *_joined_writes(context, address)])
+    except OperationFailure as error:
+        if error.code != TOO_LARGE:
+            raise
+        found = await _find(context, Query(place_of(address)), None, 1)
+        return [read_record(document, context.codec) for document in found], None
     records = [read_record(document, context.codec) for document in documents]
-    found = [write for document in documents for write in document["pending_writes"]]
-    if len(found) == MOST_JOINED or any(record.sends_in_parent for record in records):
+    joined = [write for document in documents for write in document["pending_writes"]]
+    if len(joined) == MOST_JOINED or any(record.sends_in_parent for record in records):
         return records, None
-    return records, _grouped(context, found)
+    return records, _grouped(context, joined)
 
 
 def _newest(address: Address) -> list[Document]:

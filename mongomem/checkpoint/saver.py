@@ -234,5 +234,7 @@ class MongoSaver(ThreadUpkeep):
         return super().with_allowlist(extra_allowlist)
 
     def _context(self) -> Context:
-        codec = Codec.of(self.serde, self._state.memo_of)  # read at call time: with_allowlist clones differ in it alone
+        codec = Codec.of(
+            self.serde, self._state.messages
+        )  # read at call time: with_allowlist clones differ in it alone
         return Context(self._options, codec, self._state)

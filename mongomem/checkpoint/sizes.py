@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
 from itertools import islice
 from typing import Any
 
@@ -12,9 +12,9 @@ from mongomem.checkpoint.caches import Parent
 from mongomem.checkpoint.encoding import holds
 
 SAMPLE = 8
-"""How many of the values in a container are looked at, those of a list from its end: what is new stands there."""
+"""How many of the values in a container are looked at, from its end: what is new stands there."""
 
-DEEPEST = 4
+DEEPEST = 6
 """How many containers in each other are looked into."""
 
 LEAST_BYTES = 8
@@ -32,25 +32,38 @@ def size_to_serialize(checkpoint: Checkpoint, parent: Parent) -> int:
 
 
 def rough_size(value: Any, room: int = DEEPEST) -> int:
-    """Return about how many bytes a value comes to, where what was not looked at is like what was."""
-    if isinstance(value, str):
-        return LEAST_BYTES + len(value)
-    if isinstance(value, list | tuple):
-        sample = value[-SAMPLE:]
-    elif isinstance(value, Mapping):
-        sample = list(islice(value.values(), SAMPLE))
-    elif fields := getattr(value, "__dict__", None):
-        return rough_size(fields, room)
-    else:
+    """Return about how many bytes a value comes to, where what was not looked at is like what was.
+
+    Asks the built-in types alone and calls nothing of a value's own: those may fail, lie or take long.
+    """
+    try:
+        if isinstance(value, str):
+            return LEAST_BYTES + str.__len__(value)
+        count, sample = _looked_into(value)
+    except Exception:  # it has no fields, or whatever a value may do when it is only looked at
+        count, sample = 0, []
+    if not sample or not room:
         return LEAST_BYTES + _buffer_size(value)
-    if not room or not sample:
-        return LEAST_BYTES
-    return sum(rough_size(one, room - 1) for one in sample) * len(value) // len(sample)
+    return sum(rough_size(one, room - 1) for one in sample) * count // len(sample)
+
+
+def _looked_into(value: Any) -> tuple[int, list[Any]]:
+    """Return how many values are in a value, and the last of them."""
+    if isinstance(value, list):
+        return list.__len__(value), list.__getitem__(value, slice(-SAMPLE, None))
+    if isinstance(value, tuple):
+        return tuple.__len__(value), list(tuple.__getitem__(value, slice(-SAMPLE, None)))
+    if isinstance(value, dict):
+        return dict.__len__(value), list(islice(reversed(dict.values(value)), SAMPLE))
+    if type(value) in (set, frozenset, deque):
+        return len(value), list(islice(value, SAMPLE))
+    fields = object.__getattribute__(value, "__dict__")
+    return (1, [fields]) if type(fields) is dict else (0, [])
 
 
 def _buffer_size(value: Any) -> int:
     """Return how many bytes a buffer has, such as bytes or an array of numpy; 0 for anything else."""
     try:
         return memoryview(value).nbytes
-    except (TypeError, ValueError, BufferError):
+    except Exception:  # no buffer, one that cannot be shown as such, or one that fails
         return 0

@@ -129,7 +129,7 @@ async def _store(context: Context, task: Put, encoded: Encoded, ground: Ground) 
     writes.append(thread_write(context, thread_id, ground.thread, _thread_fields(context, task.truth, now)))
     writes.append(_checkpoint_write(context, task, encoded, ground, now))
     try:
-        reply = await BulkWrite(context.checkpoints, writes, repeatable=True)
+        reply = await BulkWrite(context.checkpoints, writes)
     except BulkWriteError as error:
         if only_duplicates(error):
             return False

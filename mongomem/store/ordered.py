@@ -50,7 +50,7 @@ async def matching(
     if not limit:
         return []
     wanted = _wanted(context, op, now, without)
-    if wanted.is_narrow and skip:
+    if skip and not op.filter and not wanted.unrefused:
         return await _page(context, wanted, [], skip=skip, limit=limit)
     found = await _pages(context, wanted, skip + limit)
     return found[skip : skip + limit]
@@ -62,14 +62,14 @@ class Wanted:
 
     Attributes:
         narrowed: Conditions that the server narrows by.
-        is_narrow: Whether those decide everything.
+        unrefused: How many of the ids to be left out no command could carry, and so may be read.
     """
 
     path: str
     filter: Mapping[str, Any] | None
     without: Collection[str]
     narrowed: Sequence[Document]
-    is_narrow: bool
+    unrefused: int
 
     def among(self, documents: Iterable[Document]) -> dict[str, Document]:
         """Choose those that are wanted, by their ids."""
@@ -88,15 +88,15 @@ def _wanted(context: Context, op: SearchOp, now: datetime, without: Collection[s
         {"_id": {"$nin": refused}} if refused else {},
         to_query(op.filter or {}, field="value", exact_field="exact"),
     ]
-    is_narrow = not op.filter and len(refused) == len(without)
-    return Wanted(path, op.filter, without, [condition for condition in conditions if condition], is_narrow)
+    narrowed = [condition for condition in conditions if condition]
+    return Wanted(path, op.filter, without, narrowed, unrefused=len(without) - len(refused))
 
 
 async def _pages(context: Context, wanted: Wanted, count: int) -> list[Document]:
     began = time.monotonic()
-    size = min(PAGE, count)
+    size = min(PAGE, count) + wanted.unrefused
     page = first = await _page(context, wanted, [], limit=size)
-    took_long = time.monotonic() - began > LONG_SECONDS and len(wanted.narrowed) > 1
+    took_long = len(wanted.narrowed) > 1 and time.monotonic() - began > LONG_SECONDS
     chosen = wanted.among(page)
     while len(page) == size and len(chosen) < count:
         page = await _page(context, wanted, [_behind(page[-1])], limit=size)

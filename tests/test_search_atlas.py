@@ -170,6 +170,17 @@ def test_deep_pages_and_selective_filters_are_complete(
     assert run.asked[-1].pipeline[0]["$vectorSearch"]["exact"] is True
 
 
+def test_ids_that_one_command_cannot_carry_are_asked_in_parts(
+    store: MongoStore, mongo_client: MongoClient, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mongomem.store.namespaces.LIST_BYTES", 200)
+    run = Scripted(mongo_client[database_name], Atlas(mongo_client[database_name].store_items))
+    found = run(plans.search(store._context, SearchOp(NS, {"n": {"$gte": 95}}, query="word7 fish", limit=20)))
+    assert len(keys(found)) == len(set(keys(found))) == 20
+    assert all(item.value["n"] >= 95 for item in found)
+    assert sum("_id" in str(command.pipeline[0]["$vectorSearch"]["parentFilter"]) for command in run.asked) > 3
+
+
 def test_what_atlas_has_not_seen_yet_is_found(store: MongoStore, mongo_client: MongoClient, database_name: str) -> None:
     items = mongo_client[database_name].store_items
     hidden = frozenset(document["_id"] for document in items.find({"key": {"$gt": "k050"}}))

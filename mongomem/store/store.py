@@ -227,6 +227,9 @@ class MongoStore(BaseStore):
 
         For after a change of `index`. Searches go on meanwhile, items not done yet follow unscored. What
         was cut short goes on when it is called again.
+
+        Raises:
+            ReindexError: Some items cannot be converted; it names them, and all others are.
         """
         return self._drivers.run(reindex(self._context))
 

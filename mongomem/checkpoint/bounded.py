@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
@@ -11,50 +10,55 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 ENTRY_BYTES = 200
-"""About what an entry costs beside its bytes: key, node of the mapping, object headers."""
+"""About what an entry costs beside its bytes: key, place in the mapping, object headers."""
 
 
 class BoundedCache(Generic[K, V]):
-    """A thread-safe mapping that forgets the least recently used entries above `capacity` bytes."""
+    """A thread-safe mapping that forgets what was not used for long, so as to stay within `capacity` bytes.
+
+    It has two halves. What is put, and what is found in the older half, goes into the younger one; when that is
+    full it becomes the older, and the older is forgotten. So a hit moves nothing, and takes no lock.
+    """
 
     def __init__(self, capacity: int, weigh: Callable[[V], int]) -> None:
-        self._capacity = capacity
+        self._half = capacity // 2
         self._weigh = weigh
-        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._young: dict[K, V] = {}
+        self._old: dict[K, V] = {}
         self._bytes = 0
         self._lock = threading.Lock()
 
     @property
-    def is_full(self) -> bool:
-        """Whether another entry of a usual size would push out older ones."""
-        return self._bytes > 0.9 * self._capacity
+    def count(self) -> int:
+        """How many entries there are; some may count twice."""
+        return len(self._young) + len(self._old)
+
+    def weight(self) -> int:
+        """Return how many bytes are counted."""
+        return sum(self._weigh(value) + ENTRY_BYTES for value in {**self._old, **self._young}.values())
 
     def get(self, key: K) -> V | None:
-        """Return the entry and make it the most recently used, or None."""
-        with self._lock:
-            found = self._entries.get(key)
-            if found is not None:
-                self._entries.move_to_end(key)
-            return found
+        """Return the entry, or None."""
+        found = self._young.get(key)
+        if found is None and (found := self._old.get(key)) is not None:
+            self.put(key, found)
+        return found
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V]:
         """Return the entries there are of `keys`."""
-        found: dict[K, V] = {}
-        with self._lock:
-            for key in keys:
-                if (value := self._entries.get(key)) is not None:
-                    self._entries.move_to_end(key)
-                    found[key] = value
-        return found
+        return {key: found for key in keys if (found := self.get(key)) is not None}
 
     def put(self, key: K, value: V) -> None:
-        """Keep an entry, forgetting others where it must."""
+        """Keep an entry, forgetting others where it must; one that has no room at all is not kept."""
+        weight = self._weigh(value) + ENTRY_BYTES
         with self._lock:
             self._forget(key)
-            self._entries[key] = value
-            self._bytes += self._weigh(value) + ENTRY_BYTES
-            while self._bytes > self._capacity and self._entries:
-                self._forget(next(iter(self._entries)))
+            if weight > self._half:
+                return
+            if self._bytes + weight > self._half:
+                self._old, self._young, self._bytes = self._young, {}, 0
+            self._young[key] = value
+            self._bytes += weight
 
     def pop(self, key: K) -> None:
         """Forget one entry, if it is there."""
@@ -64,15 +68,15 @@ class BoundedCache(Generic[K, V]):
     def drop(self, doomed: Callable[[K], bool]) -> None:
         """Forget every entry whose key is doomed."""
         with self._lock:
-            for key in [key for key in self._entries if doomed(key)]:
+            for key in [key for key in (*self._old, *self._young) if doomed(key)]:
                 self._forget(key)
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._entries.clear()
-            self._bytes = 0
+            self._old, self._young, self._bytes = {}, {}, 0
 
     def _forget(self, key: K) -> None:
-        if key in self._entries:
-            self._bytes -= self._weigh(self._entries.pop(key)) + ENTRY_BYTES
+        self._old.pop(key, None)
+        if key in self._young:
+            self._bytes -= self._weigh(self._young.pop(key)) + ENTRY_BYTES

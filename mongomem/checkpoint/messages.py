@@ -31,7 +31,7 @@ FEWEST = 8
 """Shorter lists go to the serializer whole."""
 
 ADMITTED_OF = 16
-"""Of so many lists that are not known one is learned, once the memo is full."""
+"""Of so many lists that are not known one is learned while learning does not pay."""
 
 MARK_BYTES = 64
 """How much of a list's first element marks the list as read before; a message ends with its id."""
@@ -53,9 +53,10 @@ class MessageMemo:
 
     def __init__(self, capacity: int) -> None:
         self._by_data: BoundedCache[bytes, Image] = BoundedCache(capacity // 2, lambda image: image.weight)
-        self._by_id: BoundedCache[str | None, Image] = BoundedCache(capacity // 2, lambda image: image.weight)
+        self._by_id: BoundedCache[str, Image] = BoundedCache(capacity // 2, lambda image: image.weight)
         self._begun: BoundedCache[bytes, Begun] = BoundedCache(capacity // 16, lambda _: 0)
-        self._turned_away = 0
+        self._pays = True
+        self._made = self._copied = self._turned_away = 0
 
     def dumps(self, serde: SerializerProtocol, value: list[Any]) -> tuple[str, bytes]:
         """Serialize a list."""
@@ -78,11 +79,16 @@ class MessageMemo:
         mark = (first(data) or b"")[-MARK_BYTES:]
         if not self._has_begun(mark) or len(elements := split(data) or []) < FEWEST:
             return serde.loads_typed((MSGPACK, data))
-        images = self._by_data.get_all(elements)
-        is_known = 2 * len(images) >= len(elements)
+        images = [self._by_data.get(one) for one in elements]
+        unknown = images.count(None)
+        is_known = 2 * unknown <= len(images)
         if not is_known and not self._admits():
             return serde.loads_typed((MSGPACK, data))
-        value = [image.copy() if (image := images.get(one)) else self._revived(serde, one) for one in elements]
+        value = [
+            self._revived(serde, one) if image is None else image.copy()
+            for one, image in zip(elements, images, strict=True)
+        ]
+        self._made, self._copied = self._made + unknown, self._copied + len(images) - unknown
         if not is_known and 2 * len(self._by_data.get_all(elements)) < len(elements):
             self._begun.put(mark, Begun.NOT_LEARNED)
         return value
@@ -95,12 +101,14 @@ class MessageMemo:
 
     def _known(self, value: list[Any]) -> dict[int, bytes]:
         """Return the bytes of the messages that are as they were, by their places."""
-        messages_of = {place: one for place, one in enumerate(value) if type(one) in KINDS and type(_id(one)) is str}
-        images = self._by_id.get_all([_id(one) for one in messages_of.values()])
+        image_by_id = self._by_id.get
         return {
             place: image.data
-            for place, one in messages_of.items()
-            if (image := images.get(_id(one))) is not None and image.shows(one)
+            for place, one in enumerate(value)
+            if type(one) in KINDS
+            and type(message_id := one.__dict__.get("id")) is str
+            and (image := image_by_id(message_id)) is not None
+            and image.shows(one)
         }
 
     def _element(self, serde: SerializerProtocol, value: Any) -> bytes | None:
@@ -129,17 +137,16 @@ class MessageMemo:
         return begun is Begun.READ
 
     def _admits(self) -> bool:
-        """Say whether to learn another list: one of several where it takes the place of others.
+        """Say whether to learn another list: every one while that pays, else one of several.
 
-        Else lists that are read in turn, and are more than there is room for, would push each other out for ever.
+        It pays while images are copied more often than made. Where lists are read in turn, and are more than there
+        is room for, they push each other out before they are of any use.
         """
-        self._turned_away = 0 if not self._by_data.is_full else (self._turned_away + 1) % ADMITTED_OF
+        if self._made > self._by_data.count:
+            self._pays, self._made, self._copied = self._copied >= self._made, 0, 0
+        self._turned_away = 0 if self._pays else (self._turned_away + 1) % ADMITTED_OF
         return self._turned_away == 0
 
     def _remember(self, image: Image) -> None:
         if type(message_id := image.fields.get("id")) is str:
             self._by_id.put(message_id, image)
-
-
-def _id(message: Any) -> Any:
-    return message.__dict__.get("id")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -232,6 +233,26 @@ async def test_a_write_of_another_process_is_seen_at_once(mongo_uri: str, databa
                 assert scored(await calls("search", (kind,), query="fish number5", limit=1)) == [("k5", 1.0)]
                 foreign.delete_namespace((kind,))
                 assert await calls("search", (kind,), query="fish") == []
+
+
+def test_what_was_written_since_is_found_where_it_is_now(mongo_client: MongoClient, database_name: str) -> None:
+    """Items move about in meaning, come and go between searches; each answer is what a fresh store gives."""
+    index, moved = words(fields=["text"]), random.Random(5)
+    store, other = (MongoStore(mongo_client, database_name, index=index) for _ in range(2))
+    texts = [f"fish {n} {'fish' if n % 3 else 'bird'} river" for n in range(40)]
+    other.batch([PutOp(("a",), f"k{n}", {"text": text}) for n, text in enumerate(texts)])
+    for turn in range(60):
+        for _ in range(moved.choice([0, 1, 1, 2, 3, 12])):
+            key = f"k{moved.randrange(50)}"
+            text = moved.choice(["bird", "fish", "stone", moved.choice(texts)])
+            value = moved.choice([None, {"text": text}, {"text": text}])
+            other.batch([PutOp(("a",), key, value, index=moved.choice([None, None, False]))])
+        options: dict[str, Any] = {"query": "fish", "limit": moved.choice([1, 5, 100]), "offset": moved.choice([0, 3])}
+        fresh = MongoStore(mongo_client, database_name, index=index)
+        expected, found = (one.search(("a",), **options) for one in (fresh, store))
+        assert [(item.key, item.value, item.score) for item in found] == [
+            (item.key, item.value, item.score) for item in expected
+        ], turn
 
 
 def test_many_deleted_items_do_not_hide_those_behind(mongo_uri: str, database_name: str) -> None:

@@ -16,6 +16,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from pymongo.monitoring import CommandListener
 
 from mongomem.commands import BulkWrite, Delete, DeleteMany, Replace, Update, UpdateMany
+from mongomem.search.matrix import MOST_WAITS
 from mongomem.store import plans, reindexing
 from mongomem.store.documents import collections_for, indexes_for
 from mongomem.store.setup import setup
@@ -149,6 +150,12 @@ def test_round_trips(client: MongoClient, database_name: str, sent: Sent) -> Non
     assert trips(lambda: store.search(NS)) == ["find"]
     assert trips(lambda: store.search(NS, query="fish", limit=5)) == ["find", "find", "find"]
     assert trips(lambda: store.search(NS, query="fish", limit=5)) == ["find", "find"]
+    for number in range(
+        2 * MOST_WAITS
+    ):  # what was written since is looked at, and taken in now and then
+        MongoStore(client, database_name, index=words(fields=["text"])).put(NS, "k1", {"text": f"fish {number}"})
+        waits = (number + 1) % MOST_WAITS != 0
+        assert trips(lambda: store.search(NS, query="fish", limit=5)) == ["find"] * (2 if waits else 3)
     assert trips(lambda: store.list_namespaces()) == ["aggregate"]
     assert trips(lambda: MongoStore(client, database_name, index=words())) == []
 

@@ -37,6 +37,9 @@ MATRIX_BYTES = 2_000
 SWEPT_ITEMS = 1_000
 """So many items more than double what it held make a matrix look for those that are gone."""
 
+FEW, MOST_WAITS = 8, 6
+"""So many changes are left out of a matrix, and so often in a row: to look at them costs less than to take them in."""
+
 LOADING_SECONDS = 10.0
 """How long a matrix is left to who began to load it; then whoever needs it loads it too."""
 
@@ -68,6 +71,7 @@ class Matrix:
     metric: Metric
     freshness: Freshness = field(default_factory=Freshness)
     _swept: int = 0
+    _waited: int = 0
     _loading_until: float = 0.0
     _codes: Codes = field(init=False)
     _owners: list[str] = field(default_factory=list)
@@ -100,6 +104,14 @@ class Matrix:
         """List the ids that were written since this matrix saw them."""
         with self._lock:
             return [item for item, stamp in stamps if self._stamps.get(item) != stamp]
+
+    def may_wait(self, count: int) -> bool:
+        """Say whether so many changes may be left out of the matrix once more: a few, and a few times."""
+        self._waited = self._waited + 1 if count <= FEW else MOST_WAITS
+        if self._waited >= MOST_WAITS:
+            self._waited = 0
+            return False
+        return True
 
     def absorb(self, changes: Iterable[Change]) -> None:
         """Take in changes, in any order and as often as one likes: the newest of each item stays."""

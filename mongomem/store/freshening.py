@@ -31,21 +31,24 @@ PAGE = 16384
 """Items read at a time: 25 MB of codes at 1,536 dimensions."""
 
 
-async def fresh_matrix(context: Context, indexing: Indexing, path: str) -> Matrix | None:
-    """Return the matrix of a prefix with everything in it; None where it would be larger than is allowed."""
+async def fresh_matrix(context: Context, indexing: Indexing, path: str) -> tuple[Matrix | None, list[str]]:
+    """Return the matrix of a prefix, and the ids of what is not in it as it is now, a few at most.
+
+    None where the matrix would be larger than is allowed.
+    """
     if path in context.matrices.too_large:
-        return None
+        return None, []
     matrix = context.matrices.get(path, indexing.dims, indexing.metric)
-    if not await _loads(context, indexing, matrix, path):
-        await _catch_up(context, indexing, matrix, path)
+    loaded = await _loads(context, indexing, matrix, path)
+    news = [] if loaded else await _catch_up(context, indexing, matrix, path)
     limit = context.matrices.limit
     if matrix.is_overgrown or (matrix.size > limit and matrix.has_grown):
         await _sweep(context, matrix, path)
     if matrix.size > limit:
         context.matrices.give_up(path)
-        return None
+        return None, []
     context.matrices.trim(path)
-    return matrix
+    return matrix, news
 
 
 async def survey(
@@ -131,16 +134,23 @@ async def _page(context: Context, indexing: Indexing, path: str, last: Sequence[
     return [Change(document["_id"], NOTHING, document.get("codes")) for document in found]
 
 
-async def _catch_up(context: Context, indexing: Indexing, matrix: Matrix, path: str) -> None:
-    """Read which items changed since, an index entry each, and the codes of those that are news."""
+async def _catch_up(context: Context, indexing: Indexing, matrix: Matrix, path: str) -> list[str]:
+    """Read which items changed since, an index entry each, and the codes of those that are news.
+
+    A few may wait: their ids are returned, for they can as well be looked at themselves. What this read
+    has met is not noted then, so that the next one meets it again.
+    """
     began = time.monotonic()
     condition = {"prefixes": path, "changed_at": {"$gt": matrix.freshness.floor}}
     met = await find_by(context, BY_CHANGE, Find(context.items, condition, {"changed_at": 1}))
     unknown = matrix.unknown((document["_id"], document["changed_at"]) for document in met)
+    if unknown and matrix.may_wait(len(unknown)):
+        return unknown
     for start in range(0, len(unknown), PAGE):
         news = await find_by_id(context, unknown[start : start + PAGE], CODED)
         await Compute(partial(matrix.absorb, _changes(news, indexing)), len(news) * indexing.dims)
     matrix.note([document["changed_at"] for document in met], began=began, ended=time.monotonic())
+    return []
 
 
 def _changes(documents: Sequence[Document], indexing: Indexing) -> list[Change]:

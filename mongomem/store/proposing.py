@@ -65,15 +65,18 @@ async def proposer(context: Context, indexing: Indexing, path: str, query: Vecto
     """Choose who proposes; return the matrix too where it is one."""
     if await uses_atlas(context, indexing):
         return partial(_propose_by_atlas, context, indexing, path, query), None
-    matrix = await fresh_matrix(context, indexing, path)
+    matrix, news = await fresh_matrix(context, indexing, path)
     if matrix is None:
         return partial(_propose_by_survey, context, indexing, path, query), None
-    return partial(_propose_from_memory, matrix, query), matrix
+    return partial(_propose_from_memory, matrix, news, query), matrix
 
 
-async def _propose_from_memory(matrix: Matrix, query: Vector, count: int, among: Collection[str] | None) -> Proposal:
-    ranking = await Compute(partial(matrix.rank, query, count, among), matrix.size)
-    return Proposal([item for _, item in ranking])
+async def _propose_from_memory(
+    matrix: Matrix, news: Collection[str], query: Vector, count: int, among: Collection[str] | None
+) -> Proposal:
+    """Propose what ranks best, and behind it the news, of which the matrix has nothing or something outdated."""
+    ranking = await Compute(partial(matrix.rank, query, count + len(news), among), matrix.size)
+    return Proposal([item for _, item in ranking if item not in news] + list(news))
 
 
 async def _propose_by_survey(

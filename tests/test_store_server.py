@@ -150,9 +150,7 @@ def test_round_trips(client: MongoClient, database_name: str, sent: Sent) -> Non
     assert trips(lambda: store.search(NS)) == ["find"]
     assert trips(lambda: store.search(NS, query="fish", limit=5)) == ["find", "find", "find"]
     assert trips(lambda: store.search(NS, query="fish", limit=5)) == ["find", "find"]
-    for number in range(
-        2 * MOST_WAITS
-    ):  # what was written since is looked at, and taken in now and then
+    for number in range(2 * MOST_WAITS):  # what was written since is looked at, and taken in now and then
         MongoStore(client, database_name, index=words(fields=["text"])).put(NS, "k1", {"text": f"fish {number}"})
         waits = (number + 1) % MOST_WAITS != 0
         assert trips(lambda: store.search(NS, query="fish", limit=5)) == ["find"] * (2 if waits else 3)

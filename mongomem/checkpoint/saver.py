@@ -63,7 +63,7 @@ class MongoSaver(ThreadUpkeep):
         clear_metadata: Metadata keys that may stand readable in the database. None means all of them,
             or ``source``, ``step`` and ``run_id`` where the serializer encrypts.
         grace: How long a chunk that nothing refers to is kept, against puts that are under way.
-        cache_bytes: How much the saver may remember in this process.
+        cache_bytes: How many bytes the saver may remember in this process: chunks, parents of puts, messages.
         concerns: Read preference, read concern and write concern; primary and majority by default.
         clock: Tells the time, aware and in UTC.
 

@@ -33,7 +33,7 @@ class MongoMemory:
         client: A ``MongoClient``, an ``AsyncMongoClient`` or a ``mongomock.MongoClient``. The caller owns it.
         db_name: The database.
         index: How the store embeds items for ``search(query=...)``: LangGraph's ``IndexConfig``.
-        serde: Serializer of the threads' state.
+        serde: Serializer of the threads' state; an ``EncryptedSerializer`` encrypts that and nothing of the store.
         ttl: Life of unused items, as LangGraph's ``TTLConfig``.
         thread_ttl: Life of unused threads, in minutes or as a ``timedelta``.
         collection_prefix: Put before the names of all collections.
@@ -148,7 +148,8 @@ class MongoMemory:
         except ValueError as error:
             raise InvalidInputError(
                 f"the memories of user {user_id!r} cannot stand in the namespace {namespace!r} ({error}). Pass "
-                "user_namespace= to say where they are, e.g. lambda user_id: (user_id.replace('.', '_'),)"
+                "user_namespace= to say where they are, a name that no two users share and the nodes of the graph use, "
+                "e.g. lambda user_id: (user_id.encode().hex(),)"
             ) from error
         return namespace
 

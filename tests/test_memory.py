@@ -14,6 +14,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 from pymongo import AsyncMongoClient, MongoClient
@@ -189,6 +190,47 @@ def test_what_is_no_user_id_is_refused(wrong: Any, database_name: str) -> None:
         memory.erase_user(wrong)
     with pytest.raises(InvalidInputError, match="user_id must be a string"):
         list(memory.export_user(wrong))
+
+
+SECRET = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+WITH_USERS: dict[str, Any] = {"clear_metadata": ["source", "step", "run_id", "user_id"]}
+
+
+@pytest.mark.parametrize("first", [{}, WITH_USERS, {"clear_metadata": ["source"]}])
+@pytest.mark.parametrize("later", [{}, WITH_USERS])
+def test_users_of_encrypted_threads_are_found_however_their_metadata_stood(
+    mongo_client: MongoClient, database_name: str, first: Any, later: Any
+) -> None:
+    def put(options: Any, user: Any, thread: str) -> None:
+        saver = MongoSaver(mongo_client, database_name, serde=SECRET, **options)
+        config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": "", "user_id": user}}
+        saver.put(config, empty_checkpoint(), {"source": "loop", "step": 1, "parents": {}}, {})
+
+    for number in range(12):  # more than the first page of a listing, and the user is in the oldest one only
+        put(first, "ada" if not number else None, "old")
+    put(first, "grace", "other")
+    put(first, 7, "of a number")
+    put(later, "ada", "new")
+    memory = MongoMemory(mongo_client, database_name, serde=SECRET, saver_options=later)
+    exported = {one.config["configurable"]["thread_id"] for one in memory.export_user("ada")}
+    assert exported == {"old", "new"}
+    assert sorted(memory.erase_user("ada").threads) == ["new", "old"]
+    assert sorted(memory.erase_user("7").threads) == ["of a number"]
+    assert memory.erase_user("ada").threads == []
+    assert {one["thread_id"] for one in mongo_client[database_name].checkpoints.find({"type": "checkpoint"})} == {
+        "other"
+    }
+
+
+def test_the_namespace_that_is_suggested_is_of_one_user(database_name: str) -> None:
+    memory = MongoMemory(mongomock.MongoClient(), database_name)
+    with pytest.raises(InvalidInputError) as caught:
+        memory.erase_user("ada.x")
+    suggested = eval(str(caught.value).split("e.g. ")[1])
+    users = ["ada.x", "ada_x", "ada%2Ex", "ada", "\N{CYRILLIC SMALL LETTER A}da", "ada@example.com", "ada@example_com"]
+    assert len({suggested(user) for user in users}) == len(users)
+    other = MongoMemory(mongomock.MongoClient(), database_name, user_namespace=suggested)
+    assert [other.erase_user(user).memories for user in users] == [0] * len(users)
 
 
 async def test_more_threads_than_a_page_are_all_erased(mongo_client: MongoClient, database_name: str) -> None:

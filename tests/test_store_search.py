@@ -14,7 +14,7 @@ from langgraph.store.base import PutOp, SearchOp
 from pymongo import MongoClient
 
 from bag_of_words import bag_of_words
-from mongomem.errors import DimensionMismatchError, IndexMismatchError, ReindexError
+from mongomem.errors import DimensionMismatchError, IndexMismatchError, ReindexError, UnstorableValueError
 from mongomem.search.codes import decode_vectors
 from mongomem.search.metrics import METRICS, Metric, similarities
 from mongomem.store.store import MongoStore
@@ -185,6 +185,13 @@ async def test_an_embedder_that_fails_writes_nothing(store: Calls, embedder: Cou
         await store("batch", [PutOp(NS, "plain", {"n": 1}), PutOp(NS, "k", {"text": "t"}), PutOp(NS, "there", None)])
     embedder.error = None
     assert keys(await store("search", NS)) == ["there"]
+
+
+async def test_an_item_too_large_is_not_embedded_first(store: Calls, embedder: CountingEmbedder) -> None:
+    with pytest.raises(UnstorableValueError, match="item 'big'"):
+        await store("batch", [PutOp(NS, "k", {"text": "fish"}), PutOp(NS, "big", {"text": "x" * 17_000_000})])
+    assert embedder.texts == []
+    assert await store("search", NS) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -380,6 +387,29 @@ async def test_the_queries_of_a_batch_are_embedded_before_anything(store: Calls,
 
 
 # --- the configuration of the index ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_configuration_that_nothing_was_made_with_gives_way(
+    mongo_uri: str, database_name: str, kind: str
+) -> None:
+    class BrokenError(Exception):
+        pass
+
+    def broken(texts: Sequence[str]) -> list[list[float]]:
+        raise BrokenError
+
+    async with client_of(kind, mongo_uri) as client:
+        failing = Calls(MongoStore(client, database_name, index={"embed": broken, "dims": 3, "fields": ["text"]}), kind)
+        with pytest.raises(BrokenError):
+            await failing("put", NS, "k", {"text": "fish"})
+        working = Calls(MongoStore(client, database_name, index=words(fields=["text"])), kind)
+        assert await working("search", NS, query="fish") == []
+        await working("put", NS, "k", {"text": "fish"})
+        assert scored(await working("search", NS, query="fish")) == [("k", 1.0)]
+        late = Calls(MongoStore(client, database_name, index={"embed": broken, "dims": 3, "fields": ["text"]}), kind)
+        with pytest.raises(IndexMismatchError):
+            await late("put", NS, "l", {"text": "fish"})
 
 
 @pytest.mark.parametrize("kind", KINDS)

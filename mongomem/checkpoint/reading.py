@@ -103,13 +103,8 @@ def _joined_writes(context: Context, address: Address) -> list[Document]:
     """Return the stage that joins the first writes of a checkpoint to its document."""
     place: Document = {"thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
     own = {"$match": {**place, "$expr": {"$eq": ["$checkpoint_id", "$$checkpoint_id"]}}}
-    join = {
-        "from": context.writes,
-        "let": {"checkpoint_id": "$checkpoint_id"},
-        "pipeline": [own, {"$limit": MOST_JOINED}],
-        "as": "pending_writes",
-    }
-    return [{"$lookup": join}]
+    let, pipeline = {"checkpoint_id": "$checkpoint_id"}, [own, {"$limit": MOST_JOINED}]
+    return [{"$lookup": {"from": context.writes, "let": let, "pipeline": pipeline, "as": "pending_writes"}}]
 
 
 def checked_query(config: RunnableConfig | None, filter: object, before: RunnableConfig | None, limit: object) -> Query:
@@ -176,6 +171,16 @@ async def _read_page(context: Context, query: Query, after: Address | None, size
     records = [read_record(document, context.codec) for document in documents]
     near = _within(records, PAGE_BYTES)
     return Found(records, near, await _matching(context, near, query.filter))
+
+
+async def has_metadata(context: Context, thread_id: str, wanted: Mapping[str, Any]) -> bool:
+    """Say whether a checkpoint of a thread has metadata that contains `wanted`, by the truth; expired ones count."""
+    query, after = Query({"thread_id": thread_id}, filter=wanted), None
+    while True:
+        found = await look_twice(partial(_read_page, context, query, after, LARGEST_PAGE))
+        if found.matching or not found.near:
+            return bool(found.matching)
+        after = found.near[-1].address
 
 
 async def _find(context: Context, query: Query, after: Address | None, limit: int) -> list[Document]:

@@ -66,7 +66,8 @@ def _check_clear(context: Context, wanted: Mapping[str, Any]) -> None:
     secret = [key for key in wanted if clear is not None and key not in clear]
     if secret:
         raise ConfigurationError(
-            f"threads cannot be listed by {secret}: name it in clear_metadata, where it stands readable"
+            f"threads cannot be listed by {secret}, which does not stand readable: MongoSaver(clear_metadata=...) says "
+            f'what does, and MongoMemory(saver_options={{"clear_metadata": ["source", "step", "run_id", ...]}})'
         )
 
 

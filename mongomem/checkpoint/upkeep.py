@@ -45,7 +45,10 @@ class ThreadUpkeep(BaseCheckpointSaver[str]):
         await self._drivers.arun(removing.delete_for_runs(self._context(), run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy every checkpoint of a thread, with its writes, into another; nothing of the copy hangs on the source."""
+        """Copy every checkpoint of a thread, with its writes, into another; nothing of the copy hangs on the source.
+
+        What the target has stays and may be newer. Of a source that is not there nothing is copied.
+        """
         self._drivers.run(copy_thread(self._context(), source_thread_id, target_thread_id))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:

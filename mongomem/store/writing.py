@@ -19,6 +19,9 @@ from mongomem.store.namespaces import Namespace, path_of, path_range, slices
 from mongomem.store.reading import find_by_id, is_there
 from mongomem.upserts import write_all
 
+LONG_TEXTS = 2**20
+"""From this many characters on the size of an item is looked at before its texts are embedded, and not only after."""
+
 
 async def write(context: Context, batch: Batch) -> None:
     """Embed, then write all puts and deletions of a batch.
@@ -28,6 +31,7 @@ async def write(context: Context, batch: Batch) -> None:
     and does the rest when it is repeated.
     """
     puts = batch.puts
+    _check_long(context, puts.values())
     existing = await _existing(context, puts)
     embedded = await _embed_puts(context, puts, existing)
     now = context.now()  # and not before: embedding may take longer than an item is to live
@@ -40,6 +44,13 @@ async def write(context: Context, batch: Batch) -> None:
         writes[item] = Delete({"_id": item, "path": path_of(deletion.namespace)})
     for part in slices(writes):  # the server answers with the ids of what it made, in one message
         await write_all(context.items, [writes[item] for item in part])
+
+
+def _check_long(context: Context, puts: Iterable[Put]) -> None:
+    """Refuse items that are too large as they are, before their long texts are embedded, which takes its time."""
+    for put in puts:
+        if sum(len(text.text) for text in put.texts) > LONG_TEXTS:
+            check_size(put_update(put, None, now=context.now(), revive=False), f"item {put.key!r} in {put.namespace!r}")
 
 
 async def embed(

@@ -20,7 +20,7 @@ from mongomem.opening import Opening
 from mongomem.store.batches import check_namespace
 from mongomem.store.reading import items_behind
 from mongomem.store.store import MongoStore
-from mongomem.users import Erased, erase_user, threads_of
+from mongomem.users import Erased, check_decided, erase_user, threads_of
 
 PAGE = 100
 """How many items are read at a time while everything of a user is gathered."""
@@ -157,19 +157,25 @@ class MongoMemory:
         """Stream everything of a user: the checkpoints of every thread, newest first, then the memories.
 
         Whose they are is decided as by `erase_user`.
+
+        Raises:
+            CorruptDataError: At the end, where threads do not say whose they are.
         """
         namespace = self._namespace_of(user_id)
-        for thread in self._drivers.run(threads_of(self.saver._context(), self._user_key, user_id)):
+        threads, undecided = self._drivers.run(threads_of(self.saver._context(), self._user_key, user_id))
+        for thread in threads:
             yield from self.saver.list({"configurable": {"thread_id": thread.thread_id}})
         after: str | None = None
         while page := self._drivers.run(items_behind(self.store._context, namespace, after, PAGE)):
             yield from (placed.item for placed in page if placed.item is not None)
             after = page[-1].id
+        check_decided(undecided)
 
     async def aexport_user(self, user_id: str) -> AsyncIterator[CheckpointTuple | Item]:
         """Do what `export_user` does."""
         namespace = self._namespace_of(user_id)
-        for thread in await self._drivers.arun(threads_of(self.saver._context(), self._user_key, user_id)):
+        threads, undecided = await self._drivers.arun(threads_of(self.saver._context(), self._user_key, user_id))
+        for thread in threads:
             async for one in self.saver.alist({"configurable": {"thread_id": thread.thread_id}}):
                 yield one
         after: str | None = None
@@ -178,3 +184,4 @@ class MongoMemory:
                 if placed.item is not None:
                     yield placed.item
             after = page[-1].id
+        check_decided(undecided)

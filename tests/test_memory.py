@@ -18,9 +18,11 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 from pymongo import AsyncMongoClient, MongoClient
+from pymongo.errors import AutoReconnect
 
 from bag_of_words import bag_of_words
-from mongomem import ConfigurationError, InvalidInputError, MongoMemory, MongoSaver, UsageError
+from mongomem import ConfigurationError, CorruptDataError, InvalidInputError, MongoMemory, MongoSaver, UsageError
+from mongomem.commands import DeleteMany
 from mongomem.drivers import Concerns
 from mongomem.users import PAGE, forms_of
 from saver_fixtures import KINDS, Calls, client_of
@@ -220,6 +222,62 @@ def test_users_of_encrypted_threads_are_found_however_their_metadata_stood(
     assert {one["thread_id"] for one in mongo_client[database_name].checkpoints.find({"type": "checkpoint"})} == {
         "other"
     }
+
+
+def put_for(saver: MongoSaver, user: Any, thread: str) -> None:
+    config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": "", "user_id": user}}
+    saver.put(config, empty_checkpoint(), {"source": "loop", "step": 1, "parents": {}}, {})
+
+
+def test_threads_that_cannot_be_read_are_told_and_hinder_nobody(mongo_client: MongoClient, database_name: str) -> None:
+    other_key = EncryptedSerializer.from_pycryptodome_aes(key=b"fedcba9876543210")
+    put_for(MongoSaver(mongo_client, database_name, serde=other_key), "grace", "foreign")
+    memory = MongoMemory(mongo_client, database_name, serde=SECRET)
+    put_for(memory.saver, "ada", "own")
+    memory.store.put(("ada",), "k", {"text": "x"})
+    seen: list[Any] = []
+    with pytest.raises(CorruptDataError, match="foreign"):
+        seen.extend(memory.export_user("ada"))
+    assert len(seen) == 2, "what is certain came before"
+    erased = memory.erase_user("ada")
+    assert (erased.threads, erased.memories, erased.undecided) == (["own"], 1, ["foreign"])
+    assert memory.erase_user("ada").threads == []
+
+
+@pytest.mark.parametrize("broken_off_at", range(1, 4))
+def test_erasing_encrypted_threads_can_be_repeated(
+    mongo_client: MongoClient, database_name: str, broken_off_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = MongoMemory(mongo_client, database_name, serde=SECRET)
+    put_for(memory.saver, "ada", "own")
+    put_for(memory.saver, "grace", "other")
+    calls, perform = [0], DeleteMany.perform
+
+    def failing(command: DeleteMany, database: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == broken_off_at:
+            raise AutoReconnect("lost")
+        return perform(command, database)
+
+    monkeypatch.setattr(DeleteMany, "perform", failing)
+    with pytest.raises(AutoReconnect):
+        memory.erase_user("ada")
+    MongoMemory(mongo_client, database_name, serde=SECRET).erase_user("ada")
+    left = mongo_client[database_name].checkpoints.find({"type": {"$ne": "thread"}})
+    assert {one["thread_id"] for one in left} == {"other"}
+    assert [thread.thread_id for thread in memory.saver.list_threads()] == ["other"]
+
+
+@pytest.mark.parametrize("options", [{}, {"serde": SECRET}, {"serde": SECRET, "saver_options": WITH_USERS}])
+def test_a_thread_belongs_to_whom_it_was_put_for_last(
+    mongo_client: MongoClient, database_name: str, options: dict[str, Any]
+) -> None:
+    memory = MongoMemory(mongo_client, database_name, **options)
+    for user in ("ada", "grace", None):
+        put_for(memory.saver, user, "shared")
+    mongo_client[database_name].checkpoints.update_many({"type": "checkpoint"}, {"$set": {"hidden": True}})
+    assert memory.erase_user("ada").threads == []
+    assert memory.erase_user("grace").threads == ["shared"]
 
 
 def test_the_namespace_that_is_suggested_is_of_one_user(database_name: str) -> None:

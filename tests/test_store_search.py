@@ -412,6 +412,19 @@ async def test_a_configuration_that_nothing_was_made_with_gives_way(
             await late("put", NS, "l", {"text": "fish"})
 
 
+def test_the_first_vectors_decide_and_not_the_first_call(mongo_client: MongoClient, database_name: str) -> None:
+    first = MongoStore(mongo_client, database_name, index=words(fields=["text"]))
+
+    def overtaken(texts: Sequence[str]) -> list[list[float]]:
+        first.put(NS, "k", {"text": "fish"})
+        return [[1.0, 0.0, 0.0]] * len(texts)
+
+    slow = MongoStore(mongo_client, database_name, index={"embed": overtaken, "dims": 3, "fields": ["text"]})
+    with pytest.raises(IndexMismatchError):
+        slow.put(NS, "late", {"text": "bird"})
+    assert [item.key for item in first.search(NS)] == ["k"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_another_configuration_is_refused_until_reindex(mongo_uri: str, database_name: str, kind: str) -> None:
     puts = [PutOp(NS, f"k{n}", {"text": f"number{n}", "title": f"title{n}"}) for n in range(230)]

@@ -40,9 +40,13 @@ class BoundedCache(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """Return the entry, or None."""
         found = self._young.get(key)
-        if found is None and (found := self._old.get(key)) is not None:
-            self.put(key, found)
-        return found
+        if found is not None or key not in self._old:
+            return found
+        with self._lock:  # and look again: it may be forgotten by now, or newer
+            found = self._young.get(key)
+            if found is None and (found := self._old.get(key)) is not None:
+                self._keep(key, found)
+            return found
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V]:
         """Return the entries there are of `keys`."""
@@ -50,15 +54,8 @@ class BoundedCache(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Keep an entry, forgetting others where it must; one that has no room at all is not kept."""
-        weight = self._weigh(value) + ENTRY_BYTES
         with self._lock:
-            self._forget(key)
-            if weight > self._half:
-                return
-            if self._bytes + weight > self._half:
-                self._old, self._young, self._bytes = self._young, {}, 0
-            self._young[key] = value
-            self._bytes += weight
+            self._keep(key, value)
 
     def pop(self, key: K) -> None:
         """Forget one entry, if it is there."""
@@ -75,6 +72,16 @@ class BoundedCache(Generic[K, V]):
         """Forget everything."""
         with self._lock:
             self._old, self._young, self._bytes = {}, {}, 0
+
+    def _keep(self, key: K, value: V) -> None:
+        weight = self._weigh(value) + ENTRY_BYTES
+        self._forget(key)
+        if weight > self._half:
+            return
+        if self._bytes + weight > self._half:
+            self._old, self._young, self._bytes = self._young, {}, 0
+        self._young[key] = value
+        self._bytes += weight
 
     def _forget(self, key: K) -> None:
         self._old.pop(key, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
@@ -173,14 +173,18 @@ async def _read_page(context: Context, query: Query, after: Address | None, size
     return Found(records, near, await _matching(context, near, query.filter))
 
 
-async def has_metadata(context: Context, thread_id: str, wanted: Mapping[str, Any]) -> bool:
-    """Say whether a checkpoint of a thread has metadata that contains `wanted`, by the truth; expired ones count."""
-    query, after = Query({"thread_id": thread_id}, filter=wanted), None
-    while True:
-        found = await look_twice(partial(_read_page, context, query, after, LARGEST_PAGE))
-        if found.matching or not found.near:
-            return bool(found.matching)
-        after = found.near[-1].address
+async def newest_metadata(context: Context, thread_id: str, key: str) -> Mapping[str, Any] | None:
+    """Return the metadata of the newest checkpoint of a thread that has a key, hidden and expired ones included."""
+    query, after = Query({"thread_id": thread_id, "hidden": {"$in": [VISIBLE, True]}}), None
+    while documents := await _find(context, query, after, LARGEST_PAGE):
+        records = [read_record(document, context.codec) for document in documents]
+        bodies = await load(context, [Placed(thread_id, record.body) for record in records])
+        for record, body in zip(records, bodies, strict=True):
+            metadata = revive_body(context, record.address, record.body, body.data).metadata
+            if key in metadata:
+                return cast("Mapping[str, Any]", metadata)
+        after = records[-1].address
+    return None
 
 
 async def _find(context: Context, query: Query, after: Address | None, limit: int) -> list[Document]:

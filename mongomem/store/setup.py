@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from mongomem.commands import BulkWrite, Find, Update
@@ -27,9 +26,12 @@ async def setup(context: Context) -> None:
 
 
 async def ready_to_write(context: Context) -> None:
-    """Set up before the first write, unless the user does that, and agree on how vectors are made."""
+    """Set up before the first write, unless the user does that, and see that vectors are made in the same way.
+
+    Where nothing is agreed on yet that waits for the first vectors: an embedder that fails decides nothing.
+    """
     await ensure_set_up(context)
-    await agree_on_configuration(context)
+    await check_configuration(context)
 
 
 async def ensure_set_up(context: Context) -> None:
@@ -47,13 +49,9 @@ async def agree_on_configuration(context: Context) -> None:
     """
     if context.indexing is None or context.readiness.is_checked():
         return
-    stored, ours = await _stored_configuration(context), settings_of(context.indexing)
-    if stored is None:
-        setting = Update({"_id": CONFIGURATION}, {"$setOnInsert": ours}, upsert=True)
-        await BulkWrite(context.names.settings, [setting])
-    elif await _is_unused(context, stored):
-        unchanged = {"_id": CONFIGURATION, "fingerprint": stored["fingerprint"]}
-        await BulkWrite(context.names.settings, [Update(unchanged, {"$set": ours})])
+    if await _stored_configuration(context) is None:
+        setting = {"$setOnInsert": settings_of(context.indexing)}
+        await BulkWrite(context.names.settings, [Update({"_id": CONFIGURATION}, setting, upsert=True)])
     await check_configuration(context)
 
 
@@ -66,7 +64,7 @@ async def check_configuration(context: Context) -> None:
     if context.indexing is None or context.readiness.is_checked():
         return
     stored = await _stored_configuration(context)
-    if stored is None or await _is_unused(context, stored):
+    if stored is None:
         return
     if stored["fingerprint"] != context.indexing.fingerprint:
         ours = context.indexing.description
@@ -81,13 +79,6 @@ async def check_configuration(context: Context) -> None:
 def settings_of(indexing: Indexing) -> dict[str, Any]:
     """Build what the settings say of an index configuration."""
     return {"fingerprint": indexing.fingerprint, **indexing.description}
-
-
-async def _is_unused(context: Context, stored: Mapping[str, Any]) -> bool:
-    """Say whether another configuration is stored and no item was made with it: the first embedding failed, perhaps."""
-    if context.indexing is None or stored["fingerprint"] == context.indexing.fingerprint:
-        return False
-    return not await Find(context.items, {"index": {"$exists": True}}, {"_id": 1}, limit=1)
 
 
 async def _stored_configuration(context: Context) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from mongomem.store.documents import Embedded, Put, check_size, put_update
 from mongomem.store.indexing import Indexing, Text
 from mongomem.store.namespaces import Namespace, path_of, path_range, slices
 from mongomem.store.reading import find_by_id, is_there
+from mongomem.store.setup import agree_on_configuration
 from mongomem.upserts import write_all
 
 LONG_TEXTS = 2**20
@@ -34,6 +35,8 @@ async def write(context: Context, batch: Batch) -> None:
     _check_long(context, puts.values())
     existing = await _existing(context, puts)
     embedded = await _embed_puts(context, puts, existing)
+    if embedded:
+        await agree_on_configuration(context)
     now = context.now()  # and not before: embedding may take longer than an item is to live
     writes: dict[str, Write] = {}
     for item, put in puts.items():

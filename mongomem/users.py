@@ -88,10 +88,11 @@ def check_decided(undecided: Sequence[str]) -> None:
 
 
 async def _all_threads(context: SaverContext, filter: dict[str, Any], *, ended: bool) -> list[Thread]:
-    found = page = await list_threads(context, filter, PAGE, None, ended=ended)
+    page = await list_threads(context, filter, PAGE, None, ended=ended)
+    found = list(page)
     while len(page) == PAGE:
         page = await list_threads(context, filter, PAGE, page[-1], ended=ended)
-        found = found + page
+        found += page
     return found
 
 

@@ -203,6 +203,15 @@ def test_a_field_that_becomes_something_odd_is_seen_to_have_changed(was: Any, od
     assert stored[0] == "pickle" or stored == serde.dumps_typed(value)
 
 
+def test_fields_that_changed_places_are_told_apart() -> None:
+    memo = MessageMemo(2**20)
+    value = learned(memo, [HumanMessage("x", id=str(n), additional_kwargs={"a": n}) for n in range(FEWEST)])
+    fields = value[3].__dict__
+    swapped = {"additional_kwargs": "response_metadata", "response_metadata": "additional_kwargs"}
+    object.__setattr__(value[3], "__dict__", {swapped.get(name, name): one for name, one in fields.items()})
+    assert memo.dumps(SERDE, value) == SERDE.dumps_typed(value)
+
+
 def test_a_message_may_change_while_it_is_stored() -> None:
     memo, done = MessageMemo(2**22), threading.Event()
     value = learned(memo, [HumanMessage("x", id=str(n), additional_kwargs={"a": {"0": 0}}) for n in range(40)])

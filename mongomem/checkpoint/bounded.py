@@ -17,7 +17,7 @@ class BoundedCache(Generic[K, V]):
     """A thread-safe mapping that forgets what was not used for long, so as to stay within `capacity` bytes.
 
     It has two halves. What is put, and what is found in the older half, goes into the younger one; when that is
-    full it becomes the older, and the older is forgotten. So a hit moves nothing, and takes no lock.
+    full it becomes the older, and the older is forgotten. So a hit in the younger one moves nothing and takes no lock.
     """
 
     def __init__(self, capacity: int, weigh: Callable[[V], int]) -> None:
@@ -30,7 +30,7 @@ class BoundedCache(Generic[K, V]):
 
     @property
     def count(self) -> int:
-        """How many entries there are; some may count twice."""
+        """How many entries there are."""
         return len(self._young) + len(self._old)
 
     def weight(self) -> int:

@@ -100,7 +100,7 @@ class Image:
         if type(message) is not shape.kind or tuple(map(type, fields.values())) != shape.types:
             return False
         try:
-            is_same = all(map(same, fields.values(), self.fields.values())) if shape.deep else fields == self.fields
+            is_same = same(fields, self.fields) if shape.deep else fields == self.fields
             return is_same and (same(extra, self.extra) if self.extra else extra == self.extra)
         except RuntimeError:  # another thread is changing it
             return False

@@ -17,6 +17,7 @@ from mongomem.commands import Plan
 from mongomem.drivers import Concerns, drivers_for
 from mongomem.errors import InvalidInputError, UsageError
 from mongomem.opening import Opening
+from mongomem.schema.names import DEFAULT_PREFIX
 from mongomem.store.batches import check_namespace
 from mongomem.store.reading import items_behind
 from mongomem.store.store import MongoStore
@@ -57,7 +58,7 @@ class MongoMemory:
         serde: SerializerProtocol | None = None,
         ttl: TTLConfig | None = None,
         thread_ttl: Any = None,
-        collection_prefix: str = "",
+        collection_prefix: str = DEFAULT_PREFIX,
         auto_setup: bool = True,
         user_key: str = "user_id",
         user_namespace: Callable[[str], tuple[str, ...]] = lambda user_id: (user_id,),

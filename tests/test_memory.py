@@ -108,8 +108,8 @@ def test_erasing_leaves_no_document_of_the_user(mongo_client: MongoClient, datab
         for name in mongo_client[database_name].list_collection_names()
     }
     assert "canary" not in str(left)
-    assert [document["type"] for document in left["checkpoints"]] == ["thread"]
-    assert "metadata" not in left["checkpoints"][0]
+    assert [document["type"] for document in left["mongomem_checkpoints"]] == ["thread"]
+    assert "metadata" not in left["mongomem_checkpoints"][0]
 
 
 def test_a_client_used_in_another_loop_is_named(mongo_uri: str, database_name: str) -> None:
@@ -219,9 +219,9 @@ def test_users_of_encrypted_threads_are_found_however_their_metadata_stood(
     assert sorted(memory.erase_user("ada").threads) == ["new", "old"]
     assert sorted(memory.erase_user("7").threads) == ["of a number"]
     assert memory.erase_user("ada").threads == []
-    assert {one["thread_id"] for one in mongo_client[database_name].checkpoints.find({"type": "checkpoint"})} == {
-        "other"
-    }
+    assert {
+        one["thread_id"] for one in mongo_client[database_name].mongomem_checkpoints.find({"type": "checkpoint"})
+    } == {"other"}
 
 
 def put_for(saver: MongoSaver, user: Any, thread: str) -> None:
@@ -263,7 +263,7 @@ def test_erasing_encrypted_threads_can_be_repeated(
     with pytest.raises(AutoReconnect):
         memory.erase_user("ada")
     MongoMemory(mongo_client, database_name, serde=SECRET).erase_user("ada")
-    left = mongo_client[database_name].checkpoints.find({"type": {"$ne": "thread"}})
+    left = mongo_client[database_name].mongomem_checkpoints.find({"type": {"$ne": "thread"}})
     assert {one["thread_id"] for one in left} == {"other"}
     assert [thread.thread_id for thread in memory.saver.list_threads()] == ["other"]
 
@@ -275,7 +275,7 @@ def test_a_thread_belongs_to_whom_it_was_put_for_last(
     memory = MongoMemory(mongo_client, database_name, **options)
     for user in ("ada", "grace", None):
         put_for(memory.saver, user, "shared")
-    mongo_client[database_name].checkpoints.update_many({"type": "checkpoint"}, {"$set": {"hidden": True}})
+    mongo_client[database_name].mongomem_checkpoints.update_many({"type": "checkpoint"}, {"$set": {"hidden": True}})
     assert memory.erase_user("ada").threads == []
     assert memory.erase_user("grace").threads == ["shared"]
 

@@ -127,8 +127,8 @@ def writes_are_there(world: World) -> None:
 def thread_is_gone(world: World) -> None:
     assert world.tuples(world.thread) == []
     left = world.client[world.database_name]
-    assert left["checkpoints"].count_documents({"thread_id": world.thread, "type": {"$ne": "thread"}}) == 0
-    assert left["checkpoint_writes"].count_documents({"thread_id": world.thread}) == 0
+    assert left["mongomem_checkpoints"].count_documents({"thread_id": world.thread, "type": {"$ne": "thread"}}) == 0
+    assert left["mongomem_checkpoint_writes"].count_documents({"thread_id": world.thread}) == 0
 
 
 def only_the_newest(world: World) -> None:
@@ -214,8 +214,8 @@ def test_a_failure_at_any_command_harms_nothing(name: str, mongo_client: MongoCl
                 scenario.call(world, saver)
                 scenario.call(world, world.saver())
             scenario.finally_(world)
-            mongo_client[database_name]["checkpoints"].delete_many({})
-            mongo_client[database_name]["checkpoint_writes"].delete_many({})
+            mongo_client[database_name]["mongomem_checkpoints"].delete_many({})
+            mongo_client[database_name]["mongomem_checkpoint_writes"].delete_many({})
             if driver.count <= at:
                 break
         else:

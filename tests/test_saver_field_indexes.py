@@ -15,7 +15,7 @@ from graphs import Steps, passing_database
 from mongomem.checkpoint.saver import MongoSaver
 from saver_fixtures import Calls
 
-COLLECTIONS = ("checkpoints", "checkpoint_writes")
+COLLECTIONS = ("mongomem_checkpoints", "mongomem_checkpoint_writes")
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 EXPLAINED = {"find", "filter", "sort", "limit", "projection", "skip", "hint", "aggregate", "pipeline", "cursor"}
 EXPLAINED |= {"update", "delete"}

@@ -261,7 +261,7 @@ def test_a_document_from_the_future_is_refused(kind_of: str, mongo_client: Mongo
         fill().send(None)
     config = finished.value.value
     database = mongo_client[database_name]
-    place, query = ("checkpoint_writes", {}) if kind_of == "write" else ("checkpoints", {"type": kind_of})
+    place, query = ("mongomem_checkpoint_writes", {}) if kind_of == "write" else ("checkpoints", {"type": kind_of})
     assert database[place].update_many(query, {"$set": {"schema_version": 99}}).modified_count == 1
     saver = MongoSaver(mongo_client, database_name)
     operations = [lambda: saver.get_tuple(config), lambda: list(saver.list(None))]

@@ -87,8 +87,8 @@ async def test_no_operator_gets_into_a_query(
             await calls.list(None, **named)
     assert await calls.list(None) == before
     if kind != "mongomock":
-        assert mongo_client[database_name].checkpoints.count_documents({}) == 2
-        assert mongo_client[database_name].checkpoint_writes.count_documents({}) == 1
+        assert mongo_client[database_name].mongomem_checkpoints.count_documents({}) == 2
+        assert mongo_client[database_name].mongomem_checkpoint_writes.count_documents({}) == 1
 
 
 @pytest.mark.parametrize("kind", ["blocking", "awaiting", "mongomock"])
@@ -124,7 +124,7 @@ async def test_a_malicious_payload_is_not_executed_by_a_strict_serializer(
     database = mongo_client[database_name]
     if place == "write":
         change = {"$set": {"type": kind, "data": content}, "$unset": {"packed": ""}}
-        reply = database.checkpoint_writes.update_one({}, change)
+        reply = database.mongomem_checkpoint_writes.update_one({}, change)
     else:
         evil, other = {"type": kind, "length": len(content)}, {"type": "null", "length": 0}
         values = {"body": evil, "channels": []} if place == "body" else {"body": other, "channels": [evil]}
@@ -197,7 +197,7 @@ async def test_an_encrypting_saver_shares_what_did_not_change(
         for number in range(20):
             await steps.put(number=number)
         await steps.put(static=static + b"more", number=-1)
-    sizes = mongo_client[database_name].checkpoints.aggregate(
+    sizes = mongo_client[database_name].mongomem_checkpoints.aggregate(
         [{"$group": {"_id": None, "all": {"$sum": {"$bsonSize": "$$ROOT"}}}}]
     )
     assert next(sizes)["all"] < 1.5 * len(static)

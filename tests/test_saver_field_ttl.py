@@ -17,7 +17,7 @@ from mongomem.errors import ConfigurationError
 from saver_fixtures import KINDS, Calls, saver_of
 
 TTL = timedelta(minutes=60)
-COLLECTIONS = ("checkpoints", "checkpoint_writes")
+COLLECTIONS = ("mongomem_checkpoints", "mongomem_checkpoint_writes")
 
 
 class Clock:

@@ -84,7 +84,7 @@ def test_a_large_checkpoint_with_large_writes_is_read(mongo_client: MongoClient,
     thread: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
     config = saver.put(thread, empty_checkpoint(), {"source": "loop", "step": 1, "parents": {}}, {})
     padding = {"$set": {"padding": b"x" * 13_000_000}}  # as many channels make it
-    mongo_client[database_name].checkpoints.update_one({"type": "checkpoint"}, padding)
+    mongo_client[database_name].mongomem_checkpoints.update_one({"type": "checkpoint"}, padding)
     writes = [(f"c{number}", os.urandom(60_000)) for number in range(MOST_JOINED - 1)]
     saver.put_writes(config, writes, "task")
     found = saver.get_tuple(thread)

@@ -75,7 +75,9 @@ class World:
         for checkpoint in CHECKPOINTS[:3]:
             config = saver.put(config, checkpoint, METADATA, {})
             saver.put_writes(config, [("messages", "w")], "task")
-        World.snapshot = {name: list(self.client["d"][name].find()) for name in ("checkpoints", "checkpoint_writes")}
+        World.snapshot = {
+            name: list(self.client["d"][name].find()) for name in ("mongomem_checkpoints", "mongomem_checkpoint_writes")
+        }
 
     def saver(self) -> MongoSaver:
         return MongoSaver(self.client, "d", grace=GRACE, clock=self.clock, auto_setup=False)
@@ -187,7 +189,7 @@ def check(world: World, processes: dict[str, Process], told: str) -> None:
     for _ in range(2):
         world.clock.now += GRACE * 2
         world.saver().prune(["t"])
-    left = world.client["d"]["checkpoints"]
+    left = world.client["d"]["mongomem_checkpoints"]
     assert len(list(world.saver().list(THREAD))) == len({one.checkpoint["id"] for one in listed[:1]}), told
     if not listed:
         assert left.count_documents({"type": CHUNK}) == 0, told

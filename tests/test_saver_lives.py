@@ -58,11 +58,11 @@ class World:
         return MongoSaver(self.client, "d", clock=lambda: self.now, **options)
 
     def expire(self) -> None:
-        for name in ("checkpoints", "checkpoint_writes"):
+        for name in ("mongomem_checkpoints", "mongomem_checkpoint_writes"):
             self.client["d"][name].delete_many({"touched_at": {"$lt": self.now - TTL * 1.1}})
 
     def chunks(self, thread: str) -> int:
-        return int(self.client["d"]["checkpoints"].count_documents({"type": CHUNK, "thread_id": thread}))
+        return int(self.client["d"]["mongomem_checkpoints"].count_documents({"type": CHUNK, "thread_id": thread}))
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_a_put_stamps_what_it_refers_to_before_it_writes(world: World) -> None:
     world.now += timedelta(minutes=50)
     following = checkpoint({"static": TEXT, "count": 2}, "2")
     crashed = Stepped(world, writing.put(world.saver(ttl=TTL)._context(), first, following, METADATA))
-    crashed.to(BulkWrite, "checkpoints")
+    crashed.to(BulkWrite, "mongomem_checkpoints")
     crashed._perform()
     world.now += timedelta(minutes=17)
     world.expire()
@@ -276,10 +276,10 @@ def test_a_checkpoint_put_on_one_that_is_removed_meanwhile_stays_readable() -> N
 @pytest.mark.parametrize("field", ["data", "packed"])
 def test_content_that_was_cut_off_is_corrupt_and_not_another_value(world: World, field: str) -> None:
     stored = world.saver().put(config(), checkpoint({"static": TEXT, "text": "word " * 900}), METADATA, {})
-    for document in world.client["d"]["checkpoints"].find({field: {"$exists": True}}):
+    for document in world.client["d"]["mongomem_checkpoints"].find({field: {"$exists": True}}):
         shorter = document[field][: len(document[field]) // 2]
-        world.client["d"]["checkpoints"].update_one({"_id": document["_id"]}, {"$set": {field: shorter}})
-    if world.client["d"]["checkpoints"].count_documents({field: {"$exists": True}}):
+        world.client["d"]["mongomem_checkpoints"].update_one({"_id": document["_id"]}, {"$set": {field: shorter}})
+    if world.client["d"]["mongomem_checkpoints"].count_documents({field: {"$exists": True}}):
         with pytest.raises(CorruptDataError):
             world.saver().get_tuple(stored)
 
@@ -302,7 +302,7 @@ def test_content_that_was_cut_off_is_corrupt_and_not_another_value(world: World,
 def test_damaged_documents_are_named(world: World, kind: str, field: str, value: Any) -> None:
     stored = world.saver().put(config(), checkpoint({"static": TEXT}), METADATA, {})
     world.saver().put_writes(stored, [("count", 1)], "task")
-    collection = world.client["d"]["checkpoint_writes" if kind == "write" else "checkpoints"]
+    collection = world.client["d"]["mongomem_checkpoint_writes" if kind == "write" else "mongomem_checkpoints"]
     collection.update_many({} if kind == "write" else {"type": kind}, {"$set": {field: value}})
     for call in (
         lambda saver: list(saver.list(None)),
@@ -318,7 +318,7 @@ def test_damaged_documents_are_named(world: World, kind: str, field: str, value:
 @pytest.mark.parametrize("field", ["stamped_at", "epoch", "generation"])
 def test_a_damaged_thread_document_is_named(world: World, field: str) -> None:
     stored = world.saver().put(config(), checkpoint({"count": 1}), METADATA, {})
-    world.client["d"]["checkpoints"].update_one({"type": "thread"}, {"$unset": {field: ""}})
+    world.client["d"]["mongomem_checkpoints"].update_one({"type": "thread"}, {"$unset": {field: ""}})
     with pytest.raises(CorruptDataError, match="thread 't'"):
         world.saver().put(stored, checkpoint({"count": 2}, "2"), METADATA, {})
 
@@ -329,7 +329,7 @@ def test_names_that_are_no_channels_are_refused(world: World, channel: Any) -> N
         world.saver().put(config(), checkpoint({channel: 1}), METADATA, {})
     with pytest.raises(InvalidInputError):
         world.saver().put_writes(config(checkpoint_id="1"), [(channel, 1)], "task")
-    assert list(world.client["d"]["checkpoints"].find()) == []
+    assert list(world.client["d"]["mongomem_checkpoints"].find()) == []
 
 
 @pytest.mark.parametrize("field", ["id", "v", "channel_values", "channel_versions"])
@@ -346,7 +346,7 @@ def test_what_is_no_checkpoint_is_refused(world: World, field: str) -> None:
 def test_ten_thousand_channels_fit_a_document(mongo_client: MongoClient, database_name: str) -> None:
     values = {f"channel {number}": TEXT[number : number + 3000] for number in range(10_000)}
     stored = MongoSaver(mongo_client, database_name).put(config(), checkpoint(values), METADATA, {})
-    (document,) = mongo_client[database_name]["checkpoints"].find({"type": "checkpoint"})
+    (document,) = mongo_client[database_name]["mongomem_checkpoints"].find({"type": "checkpoint"})
     assert len(bson.encode(document)) < 4_000_000
     found = MongoSaver(mongo_client, database_name).get_tuple(stored)
     assert found is not None
@@ -382,7 +382,9 @@ def test_another_key_is_named_and_harms_nothing(world: World) -> None:
     found = world.saver(serde=right).get_tuple(stored)
     assert found is not None
     assert found.checkpoint == value
-    assert "secret" not in str(list(world.client["d"]["checkpoints"].find({}, {"content": 0, "data": 0, "packed": 0})))
+    assert "secret" not in str(
+        list(world.client["d"]["mongomem_checkpoints"].find({}, {"content": 0, "data": 0, "packed": 0}))
+    )
 
 
 def test_deletions_go_by_command(world: World) -> None:

@@ -63,7 +63,7 @@ def test_eight_processes_set_up_at_once(mongo_uri: str, database_name: str) -> N
         with MongoSaver.from_conn_string(mongo_uri, db_name=database_name, ttl=60) as saver:
             saver.setup()
             saver.setup()
-            return sorted(saver._drivers.run.database["checkpoints"].index_information())  # type: ignore[attr-defined]
+            return sorted(saver._drivers.run.database["mongomem_checkpoints"].index_information())  # type: ignore[attr-defined]
 
     with ThreadPoolExecutor(8) as pool:
         names = list(pool.map(set_up, range(8)))
@@ -74,10 +74,10 @@ def test_eight_processes_set_up_at_once(mongo_uri: str, database_name: str) -> N
 def test_a_changed_ttl_changes_the_index(mongo_client: MongoClient, database_name: str) -> None:
     for minutes, seconds in ((60, 3960), (10, 660)):
         MongoSaver(mongo_client, database_name, ttl=minutes).setup()
-        found = mongo_client[database_name]["checkpoint_writes"].index_information()["expiry"]
+        found = mongo_client[database_name]["mongomem_checkpoint_writes"].index_information()["expiry"]
         assert found["expireAfterSeconds"] == seconds
     MongoSaver(mongo_client, database_name, ttl=timedelta(seconds=10)).setup()
-    assert mongo_client[database_name]["checkpoints"].index_information()["expiry"]["expireAfterSeconds"] == 11
+    assert mongo_client[database_name]["mongomem_checkpoints"].index_information()["expiry"]["expireAfterSeconds"] == 11
 
 
 def test_a_refused_build_is_tried_again_and_not_for_ever() -> None:
@@ -111,7 +111,7 @@ def test_documents_of_every_past_version_load(path: Path, mongo_client: MongoCli
     stored = json_util.loads(path.read_text())
     for name, documents in stored["collections"].items():
         mongo_client[database_name][name].insert_many(documents)
-    saver = MongoSaver(mongo_client, database_name)
+    saver = MongoSaver(mongo_client, database_name, collection_prefix="")
     found = list(saver.list({"configurable": {"thread_id": "thread-1"}}))
     assert [one.config["configurable"]["checkpoint_id"] for one in found] == stored["expected"]["ids"]
     assert found[0].checkpoint["channel_values"]["messages"] == stored["expected"]["messages"]
@@ -134,7 +134,7 @@ def test_a_document_of_the_future_is_refused_by_name(mongo_client: MongoClient, 
         "updated_channels": None,
     }
     config = saver.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, checkpoint, {"source": "loop"}, {})
-    mongo_client[database_name]["checkpoints"].update_many({}, {"$set": {"schema_version": 99}})
+    mongo_client[database_name]["mongomem_checkpoints"].update_many({}, {"$set": {"schema_version": 99}})
     with pytest.raises(SchemaVersionError, match=r"'1' of thread 't' has schema version 99"):
         saver.get_tuple(config)
     with pytest.raises(SchemaVersionError):

@@ -147,7 +147,7 @@ def store(mongo_client: MongoClient, database_name: str) -> MongoStore:
 def test_candidates_are_read_again_and_scored_on_the_common_scale(
     store: MongoStore, mongo_client: MongoClient, database_name: str
 ) -> None:
-    run = Scripted(mongo_client[database_name], Atlas(mongo_client[database_name].store_items))
+    run = Scripted(mongo_client[database_name], Atlas(mongo_client[database_name].mongomem_store_items))
     found = run(plans.search(store._context, SearchOp(NS, query="word7 fish", limit=5)))
     assert (found[0].key, round(found[0].score, 5)) == ("k007", 1.0)
     assert [item.score for item in found] == sorted((item.score for item in found), reverse=True)
@@ -157,7 +157,7 @@ def test_candidates_are_read_again_and_scored_on_the_common_scale(
 def test_deep_pages_and_selective_filters_are_complete(
     store: MongoStore, mongo_client: MongoClient, database_name: str
 ) -> None:
-    run = Scripted(mongo_client[database_name], Atlas(mongo_client[database_name].store_items))
+    run = Scripted(mongo_client[database_name], Atlas(mongo_client[database_name].mongomem_store_items))
     pages = [
         run(plans.search(store._context, SearchOp(NS, query="word7 fish", limit=50, offset=start)))
         for start in (0, 50, 100, 150)
@@ -174,7 +174,7 @@ def test_ids_that_one_command_cannot_carry_are_asked_in_parts(
     store: MongoStore, mongo_client: MongoClient, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mongomem.store.namespaces.LIST_BYTES", 200)
-    run = Scripted(mongo_client[database_name], Atlas(mongo_client[database_name].store_items))
+    run = Scripted(mongo_client[database_name], Atlas(mongo_client[database_name].mongomem_store_items))
     found = run(plans.search(store._context, SearchOp(NS, {"n": {"$gte": 95}}, query="word7 fish", limit=20)))
     assert len(keys(found)) == len(set(keys(found))) == 20
     assert all(item.value["n"] >= 95 for item in found)
@@ -182,7 +182,7 @@ def test_ids_that_one_command_cannot_carry_are_asked_in_parts(
 
 
 def test_what_atlas_has_not_seen_yet_is_found(store: MongoStore, mongo_client: MongoClient, database_name: str) -> None:
-    items = mongo_client[database_name].store_items
+    items = mongo_client[database_name].mongomem_store_items
     hidden = frozenset(document["_id"] for document in items.find({"key": {"$gt": "k050"}}))
     run = Scripted(mongo_client[database_name], Atlas(items, hidden))
     found = run(plans.search(store._context, SearchOp(NS, query="word99 fish", limit=3)))
@@ -209,7 +209,7 @@ def test_auto_takes_atlas_where_its_index_answers_and_else_not(mongo_client: Mon
     assert keys(store.search(NS, query="fish")) == ["k"]
     assert store._context.readiness.atlas is False
     other = MongoStore(mongo_client, database_name, index=words(fields=["text"]))
-    atlas = Atlas(mongo_client[database_name].store_items)
+    atlas = Atlas(mongo_client[database_name].mongomem_store_items)
 
     def answer(command: Any) -> Any:
         return [{"queryable": True}] if "$listSearchIndexes" in command.pipeline[0] else atlas(command)

@@ -79,8 +79,8 @@ def test_what_is_reindexed_meanwhile_is_found_once(
 
     def search(place: int, share: int) -> tuple[list[str], int]:
         """Search by the new configuration; before a command of it, the reindex performs some of its own."""
-        database.store_items.drop()
-        database.store_settings.drop()
+        database.mongomem_store_items.drop()
+        database.mongomem_store_settings.drop()
         MongoStore(mongo_client, database_name, index=old).batch([PutOp(NS, key, {"text": key}) for key in expected])
         store = MongoStore(mongo_client, database_name, index=new, backend="exact")
         conversion = reindex(MongoStore(mongo_client, database_name, index=new)._context)

@@ -101,11 +101,11 @@ def test_a_refresh_brings_nothing_back_and_shortens_nothing() -> None:
     assert MongoStore(client, clock=clock).get(NS, "k") is None
     delay = 0
     store.put(NS, "k", {"text": "tea"})
-    fresh = client["mongomem"]["store_items"].find_one({"key": "k"})["expires_at"]
+    fresh = client["mongomem"]["mongomem_store_items"].find_one({"key": "k"})["expires_at"]
     late = Clock()
     late.now = clock.now - timedelta(seconds=30)
     MongoStore(client, ttl={"default_ttl": 1}, clock=late).get(NS, "k")
-    assert client["mongomem"]["store_items"].find_one({"key": "k"})["expires_at"] == fresh
+    assert client["mongomem"]["mongomem_store_items"].find_one({"key": "k"})["expires_at"] == fresh
 
 
 def test_a_reindex_to_another_configuration_ends_the_one_before(mongo_client: MongoClient, database_name: str) -> None:

@@ -489,7 +489,7 @@ def test_reindex_keeps_vectors_whose_text_and_model_are_the_same(mongo_uri: str,
 def test_vectors_are_stored_as_bson_vectors(mongo_uri: str, database_name: str) -> None:
     with MongoClient(mongo_uri) as client:
         MongoStore(client, database_name, index=words(fields=["text"])).put(NS, "k", {"text": "hello there"})
-        (document,) = client[database_name].store_items.find()
+        (document,) = client[database_name].mongomem_store_items.find()
         (entry,) = document["vectors"]
         assert entry["path"] == "text"
         assert entry["vector"].as_vector().data == decode_vectors([entry["vector"]])[0].tolist()
@@ -522,7 +522,7 @@ async def test_reindex_converts_all_but_what_cannot_be_and_names_it(
         await plain("put", NS, "k100large", {"text": "large", "rest": large})
         await plain("put", NS, "k150", {"text": "damaged", "exact": (1,)})
         with MongoClient(mongo_uri) as direct:
-            direct[database_name].store_items.update_one({"key": "k150"}, {"$set": {"exact": b"no bson"}})
+            direct[database_name].mongomem_store_items.update_one({"key": "k150"}, {"$set": {"exact": b"no bson"}})
         index = {"embed": embedder, "dims": DIMS, "fields": ["text"]}
         store = store_on(client, kind, database_name, index=index)
         for texts in (230, 231):  # of the large one once each time, of all others once
@@ -531,7 +531,7 @@ async def test_reindex_converts_all_but_what_cannot_be_and_names_it(
             assert set(raised.value.items) == {(NS, "k100large"), (NS, "k150")}
             assert len(embedder.texts) == texts
         with MongoClient(mongo_uri) as direct:
-            direct[database_name].store_items.delete_one({"key": "k150"})
+            direct[database_name].mongomem_store_items.delete_one({"key": "k150"})
         found = scored(await store("search", NS, query="number k007", limit=300))
         assert [key for key, score in found if score is None] == ["k100large"]
         assert len(found) == 230

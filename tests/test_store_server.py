@@ -167,7 +167,7 @@ def test_namespaces_are_listed_without_reading_items(client: MongoClient, databa
         {"$group": {"_id": "$path"}},
     ]
     explained = client[database_name].command(
-        "explain", {"aggregate": "store_items", "pipeline": pipeline, "cursor": {}}, verbosity="executionStats"
+        "explain", {"aggregate": "mongomem_store_items", "pipeline": pipeline, "cursor": {}}, verbosity="executionStats"
     )
     assert "totalDocsExamined': 0" in str(explained)
 
@@ -240,7 +240,7 @@ def test_a_user_who_may_not_create_indexes_works_with_setup_off(
 
 
 def test_indexes_that_were_dropped_are_made_again(client: MongoClient, database_name: str, sent: Sent) -> None:
-    items = client[database_name].store_items
+    items = client[database_name].mongomem_store_items
 
     def hints() -> list[Any]:
         sent.commands.clear()
@@ -294,7 +294,7 @@ NEW = {"changed": {"text": "changed", "n": 2}, "new": {"text": "new fish", "n": 
 def test_a_batch_that_fails_anywhere_leaves_whole_items_and_can_be_repeated(
     client: MongoClient, database_name: str, performed: bool | int
 ) -> None:
-    items = client[database_name].store_items
+    items = client[database_name].mongomem_store_items
     for at in range(20):
         items.delete_many({})
         store = MongoStore(client, database_name, index=words(fields=["text"]), ttl={"default_ttl": 5})

@@ -124,10 +124,10 @@ def test_a_plain_get_writes_nothing_and_a_refresh_only_what_it_must(mongo_uri: s
     with MongoClient(mongo_uri) as client:
         store = MongoStore(client, database_name)
         store.batch([PutOp(NS, "plain", {}), PutOp(NS, "mortal", {}, ttl=5)])
-        (before,) = client[database_name].store_items.find({"key": "mortal"})
+        (before,) = client[database_name].mongomem_store_items.find({"key": "mortal"})
         store.get(NS, "plain")
         store.get(NS, "mortal")
-        (after,) = client[database_name].store_items.find({"key": "mortal"})
+        (after,) = client[database_name].mongomem_store_items.find({"key": "mortal"})
         assert {name for name in after if after[name] != before[name]} <= {"expires_at"}
 
 
@@ -136,9 +136,11 @@ def test_the_server_has_an_index_that_removes(mongo_uri: str, database_name: str
         store = MongoStore(client, database_name)
         store.put(NS, "k", {}, ttl=1)
         (index,) = [
-            one for one in client[database_name].store_items.list_indexes() if one.get("expireAfterSeconds") is not None
+            one
+            for one in client[database_name].mongomem_store_items.list_indexes()
+            if one.get("expireAfterSeconds") is not None
         ]
         assert (dict(index["key"]), index["expireAfterSeconds"]) == ({"expires_at": 1}, 0)
-        (document,) = client[database_name].store_items.find()
+        (document,) = client[database_name].mongomem_store_items.find()
         assert document["expires_at"] - document["updated_at"] == timedelta(minutes=1)
         assert document["ttl_minutes"] == 1.0

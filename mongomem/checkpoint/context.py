@@ -70,17 +70,6 @@ def checked_keys(option: str, keys: object) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def checked_prefix(prefix: object) -> str:
-    """Return a prefix of collection names.
-
-    Raises:
-        ConfigurationError: It is no string, or makes a name that MongoDB refuses or keeps to itself.
-    """
-    if not isinstance(prefix, str) or not prefix.isprintable() or "$" in prefix or prefix.startswith((".", "system.")):
-        raise ConfigurationError(f"collection_prefix cannot begin the name of a collection: {prefix!r:.80}")
-    return prefix
-
-
 def checked_cache_bytes(size: object) -> int:
     """Return a bound of memory.
 

@@ -29,7 +29,6 @@ from mongomem.checkpoint.context import (
     checked_cache_bytes,
     checked_grace,
     checked_keys,
-    checked_prefix,
     lifetime,
 )
 from mongomem.checkpoint.documents import Collections
@@ -40,6 +39,7 @@ from mongomem.checkpoint.versions import next_version
 from mongomem.clock import utc_now
 from mongomem.drivers import Concerns, drivers_for
 from mongomem.opening import Opening
+from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
 
 CACHE_BYTES = 128 * 2**20
 
@@ -77,7 +77,7 @@ class MongoSaver(ThreadUpkeep):
         *,
         serde: SerializerProtocol | None = None,
         ttl: float | timedelta | None = None,
-        collection_prefix: str = "",
+        collection_prefix: str = DEFAULT_PREFIX,
         auto_setup: bool = True,
         metadata_indexes: Sequence[str] = ("user_id",),
         clear_metadata: Collection[str] | None = None,

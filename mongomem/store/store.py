@@ -25,6 +25,7 @@ from langgraph.store.base import (
 from mongomem.clock import utc_now
 from mongomem.drivers import Concerns, drivers_for
 from mongomem.opening import Opening
+from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
 from mongomem.store import plans
 from mongomem.store.batches import list_op, put_op
 from mongomem.store.coalescing import Coalescing
@@ -68,7 +69,7 @@ class MongoStore(BaseStore):
         ttl: TTLConfig | None = None,
         *,
         auto_setup: bool = True,
-        collection_prefix: str = "",
+        collection_prefix: str = DEFAULT_PREFIX,
         backend: Backend = "auto",
         matrix_bytes: int = MATRIX_BYTES,
         concerns: Concerns | None = None,
@@ -79,7 +80,7 @@ class MongoStore(BaseStore):
         self.index_config = index
         self._drivers = drivers_for(client, db_name, concerns or Concerns())
         self._context = context_for(
-            collection_prefix,
+            checked_prefix(collection_prefix),
             index,
             ttl,
             backend=backend,

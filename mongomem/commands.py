@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import pymongo
 from pymongo.errors import OperationFailure
@@ -42,9 +42,16 @@ class Command(Generic[T]):
 
     __slots__ = ()
 
+    computes: ClassVar[bool] = False
+    """Whether it only computes: it waits for nobody, and needs no database."""
+
     def blocks(self) -> bool:
         """Say whether `perform` waits for a server or computes for long, and so has to leave the event loop."""
         return True
+
+    def put_off(self) -> Command[T]:
+        """Return the command to be performed in its place at a later time than that of the caller's call."""
+        return self
 
     def __await__(self) -> Generator[Command[T], T, T]:
         reply = yield self

@@ -15,6 +15,8 @@ safety for all of them (`mongomem.testing`).
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -25,12 +27,15 @@ from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 
 from mongomem import loops
+from mongomem.clients import database_name_of, introductions
 from mongomem.commands import Command, Plan
 from mongomem.errors import ConfigurationError, UsageError
 from mongomem.loops import ClientLoop
 from mongomem.workers import in_worker
 
 T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Coroutine[Any, Any, Any]])
+
 
 class Runner(Protocol):
     """Runs a plan for a sync caller."""
@@ -230,6 +235,19 @@ class Threaded:
         return await in_worker("command", command.perform, self.database)
 
 
+def begins_at_call(method: Method) -> Method:
+    """Mark a method that returns the coroutine of an `AsyncRunner` as one to be awaited, as ``async def`` does.
+
+    ``inspect.iscoroutinefunction`` is asked for that, by mocks that are made from a class for one.
+    """
+    if hasattr(inspect, "markcoroutinefunction"):  # Python 3.12
+        marked: Method = inspect.markcoroutinefunction(method)
+        return marked
+    named: Any = method
+    named._is_coroutine = getattr(asyncio.coroutines, "_is_coroutine", None)
+    return method
+
+
 def _named(coroutine: Coroutine[Any, Any, T], plan: Any) -> Coroutine[Any, Any, T]:
     """Give a coroutine the name of its plan, which Python's warning tells if it is never awaited."""
     named: Any = coroutine
@@ -237,28 +255,32 @@ def _named(coroutine: Coroutine[Any, Any, T], plan: Any) -> Coroutine[Any, Any, 
     return coroutine
 
 
-def drivers_for(client: Any, db_name: str, concerns: Concerns) -> Drivers:
+def drivers_for(client: Any, db_name: str | None, concerns: Concerns) -> Drivers:
     """Pair the drivers that fit `client`: a MongoClient, an AsyncMongoClient or a mongomock.MongoClient.
 
     Does no I/O.
+
+    Raises:
+        ConfigurationError: It is none of these, or `db_name` is no name of a database.
     """
-    if isinstance(client, MongoClient):
-        database: Any = client.get_database(db_name, **concerns.options())
-        return Drivers(Blocking(database), Threaded(database))
-    if isinstance(client, AsyncMongoClient):
-        loop = loops.loop_of(client)
-        loop.meet()
-        awaiting = Awaiting(client.get_database(db_name, **concerns.options()), loop)
-        return Drivers(Bridging(awaiting), awaiting)
-    if type(client).__module__.startswith("mongomock"):
+    if type(client).__module__.startswith("mongomock") and not isinstance(client, type):
         from mongomem.testing import MongomockDatabase
 
-        database = MongomockDatabase(client[db_name])
+        database: Any = MongomockDatabase(client[database_name_of(client, db_name)])
         return Drivers(Blocking(database), Threaded(database))
-    raise ConfigurationError(
-        f"client must be a pymongo.MongoClient, a pymongo.AsyncMongoClient or a mongomock.MongoClient, "
-        f"not {type(client).__name__}"
-    )
+    if not isinstance(client, MongoClient | AsyncMongoClient):
+        raise ConfigurationError(
+            f"client must be a pymongo.MongoClient, a pymongo.AsyncMongoClient or a mongomock.MongoClient, "
+            f"not {type(client).__name__}"
+        )
+    database = client.get_database(database_name_of(client, db_name), **concerns.options())
+    introductions.of(client)
+    if isinstance(client, MongoClient):
+        return Drivers(Blocking(database), Threaded(database))
+    loop = loops.loops_of_clients.of(client)
+    loop.meet()
+    awaiting = Awaiting(database, loop)
+    return Drivers(Bridging(awaiting), awaiting)
 
 
 def _noted(error: BaseException, command: Command[Any]) -> BaseException:

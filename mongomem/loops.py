@@ -1,8 +1,8 @@
 """Event loops seen from other threads: which one a client belongs to, and how a thread has a coroutine run there.
 
-A sync method on an ``AsyncMongoClient`` is called from a thread beside the client's event loop: a sync node or tool under
-``ainvoke``, a worker of a web framework. It hands its work to the loop (`run_on`) and waits. It never waits for a loop
-that cannot answer: its own, one that has ended, or one that is blocked.
+A sync method on an ``AsyncMongoClient`` is called from a thread beside the client's event loop: a sync node or tool
+under ``ainvoke``, a worker of a web framework. It hands its work to the loop (`run_on`) and waits. It never waits for a
+loop that cannot answer: its own, one that has ended, or one that is blocked.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
+from mongomem.clients import PerClient
 from mongomem.errors import UsageError
-from mongomem.locks import Lock
 
 T = TypeVar("T")
 
@@ -32,13 +32,13 @@ RELIEF_SECONDS = 2.0
 
 AWAIT_INSTEAD = (
     "A sync method was called on the event loop of its AsyncMongoClient, which would wait for itself: await the async "
-    "twin (aput, aget_tuple, asearch, graph.ainvoke, ...), call it from another thread (asyncio.to_thread), or build on "
-    "a pymongo.MongoClient, which serves sync and async callers alike."
+    "twin (aput, aget_tuple, asearch, graph.ainvoke, ...), call it from another thread (asyncio.to_thread), or build "
+    "on a pymongo.MongoClient, which serves sync and async callers alike."
 )
 UNKNOWN = (
     "A sync method was called, but this AsyncMongoClient belongs to no event loop yet that could do the work: use it "
-    "there first (await an async method, enter `async with ...from_conn_string(uri)`, or make the saver or store inside "
-    "the running loop), or build on a pymongo.MongoClient, which serves sync and async callers alike."
+    "there first (await an async method, enter `async with ...from_conn_string(uri)`, or make the saver or store "
+    "inside the running loop), or build on a pymongo.MongoClient, which serves sync and async callers alike."
 )
 NOT_RUNNING = (
     "A sync method was called, but the event loop of its AsyncMongoClient {state}, so nobody can do the work: call it "
@@ -49,13 +49,14 @@ STOPPED = (
     "writes, some of it may have been done, and it can be repeated. Let the loop run until its threads have ended."
 )
 BLOCKED = (
-    "A sync method waited for the event loop of its AsyncMongoClient, which does nothing: something blocks it, perhaps by "
-    "waiting for this very thread. The call {state}. Await in the loop instead of blocking it (asyncio.to_thread, "
+    "A sync method waited for the event loop of its AsyncMongoClient, which does nothing: something blocks it, perhaps "
+    "by waiting for this very thread. The call {state}. Await in the loop instead of blocking it (asyncio.to_thread, "
     "asyncio.wrap_future), or build on a pymongo.MongoClient, which needs no loop."
 )
 ELSEWHERE = (
-    "This AsyncMongoClient belongs to another event loop: PyMongo binds one to the loop that first uses it. Make a client "
-    "in this loop, or enter `async with ...from_conn_string(uri)` here: each loop that enters it gets a client of its own."
+    "This AsyncMongoClient belongs to another event loop: PyMongo binds one to the loop that first uses it. Make a "
+    "client in this loop, or enter `async with ...from_conn_string(uri)` here: each loop that enters it gets a client "
+    "of its own."
 )
 
 Loop = asyncio.AbstractEventLoop
@@ -119,19 +120,8 @@ class ClientLoop:
         return loop
 
 
-_loops: dict[int, tuple[weakref.ref[Any], ClientLoop]] = {}
-"""Of every client in use, by its identity: clients compare equal by the servers they are connected to."""
-
-_registering = Lock()
-
-
-def loop_of(client: Any) -> ClientLoop:
-    """Return what is known of a client's loop: one object for all that is built on the client."""
-    key = id(client)
-    with _registering:
-        if key not in _loops:
-            _loops[key] = weakref.ref(client, lambda _: _loops.pop(key, None)), ClientLoop()
-        return _loops[key][1]
+loops_of_clients: PerClient[ClientLoop] = PerClient(lambda _client: ClientLoop())
+"""What is known of each client's loop, by all that is built on the client."""
 
 
 def run_on(loop: Loop, coroutine: Coroutine[Any, Any, T], patience: float | None) -> T:
@@ -239,8 +229,8 @@ def _relieve(loop: Loop) -> None:
 
     Sync nodes and ``asyncio.to_thread`` run in the loop's default executor; so does what PyMongo needs for a new
     connection, the look-up of the address and the TLS handshake. Where all threads of it wait for coroutines that need
-    one of them, none would ever come free. asyncio shows nobody the executor that a loop has by default (CPython 3.10 to
-    3.14 keep it under this name); on a loop that has none of that name this does nothing.
+    one of them, none would ever come free. asyncio shows nobody the executor that a loop has by default (CPython 3.10
+    to 3.14 keep it under this name); on a loop that has none of that name this does nothing.
     """
     executor: Any = getattr(loop, "_default_executor", None)
     if not isinstance(executor, concurrent.futures.ThreadPoolExecutor):

@@ -1,7 +1,7 @@
 """The threads that wait and compute on behalf of event loops.
 
-They are mongomem's own and not those of ``asyncio.to_thread``: threads of that pool may all be waiting for a plan at the
-same time (sync nodes of a graph that call a saver), and the plan must not need one of them to go on.
+They are mongomem's own and not those of ``asyncio.to_thread``: threads of that pool may all be waiting for plans at the
+same time (sync nodes of a graph that call a saver), and no plan must need one of them to go on.
 """
 
 from __future__ import annotations

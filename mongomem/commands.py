@@ -37,6 +37,13 @@ NAMESPACE_NOT_FOUND = 26
 """Server error code: the collection does not exist (MongoDB 4.4 to 8.2)."""
 
 
+BAD_HINT = 2
+"""Server error code BadValue: a hint names an index that does not exist (MongoDB 4.4 to 8.2)."""
+
+UNAUTHORIZED = frozenset({13, 8000})
+"""Server error codes: the user may not do that. Unauthorized (MongoDB 4.4 to 8.2), and Atlas's own."""
+
+
 class Command(Generic[T]):
     """One effect, described by a frozen dataclass and answered with a T."""
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 
+from pymongo.errors import OperationFailure
+
 from mongomem.checkpoint.context import STAMP_FRACTION, Context
 from mongomem.checkpoint.documents import EXPIRY, indexes
-from mongomem.commands import ListIndexes
+from mongomem.commands import UNAUTHORIZED, Document, ListIndexes
 from mongomem.schema.indexes import ensure_indexes
 from mongomem.schema.migrations import Migration, migrate
 
@@ -38,11 +40,21 @@ async def find_ttl(context: Context) -> None:
     the indexes named ``expiry`` ends a TTL.
     """
     if context.options.ttl is None:
-        for index in await ListIndexes(context.checkpoints):
+        for index in await _indexes_there(context):
             if index["name"] == EXPIRY:
                 seconds = index["expireAfterSeconds"] * STAMP_FRACTION / (STAMP_FRACTION + 1)
                 context.state.found_ttl = timedelta(seconds=seconds)
     context.state.is_set_up = True
+
+
+async def _indexes_there(context: Context) -> list[Document]:
+    """Read the indexes; none where the user may not: then no TTL is known."""
+    try:
+        return await ListIndexes(context.checkpoints)
+    except OperationFailure as error:
+        if error.code not in UNAUTHORIZED:
+            raise
+        return []
 
 
 async def ready(context: Context) -> None:

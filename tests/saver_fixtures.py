@@ -15,8 +15,7 @@ from mongomem.checkpoint.saver import MongoSaver
 from mongomem.drivers import Concerns, drivers_for
 
 KINDS = ("blocking", "threaded", "awaiting", "bridging", "mongomock")
-"""MongoClient called sync and async, AsyncMongoClient called async and, from beside its loop, sync, mongomock called sync.
-"""
+"""MongoClient called sync and async; AsyncMongoClient called async, and sync from beside its loop; mongomock sync."""
 
 
 class Calls:

@@ -1,11 +1,10 @@
-"""Sync methods on an AsyncMongoClient: from other threads they work, on its loop they say what to do, and none hangs."""
+"""Sync methods on an AsyncMongoClient: from other threads they work, on its loop they say what to do; none hangs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import gc
-import signal
 import subprocess
 import sys
 import threading
@@ -27,7 +26,7 @@ from pymongo import AsyncMongoClient
 import mongomem
 from graphs import State, Steps, chain_of
 from mongomem import MongoMemory, MongoSaver, MongoStore, UsageError, loops
-from mongomem.commands import Command, Plan
+from mongomem.commands import Plan
 from mongomem.drivers import Concerns, Drivers, drivers_for
 from mongomem.effects import HEAVY_BYTES, Compute, Sleep
 from saver_fixtures import Calls, loop_in_thread
@@ -523,16 +522,6 @@ async def test_cancelling_who_waits_for_the_thread_harms_nothing(drivers: Driver
     assert await drivers.arun(Told(0.01).plan()) == "done"
 
 
-class Interrupting(Command[None]):
-    """Raises in whoever performs it what Ctrl-C raises."""
-
-    def perform(self, database: Any) -> None:
-        raise KeyboardInterrupt
-
-    async def aperform(self, database: Any) -> None:
-        raise NotImplementedError
-
-
 CTRL_C = """
 import asyncio, signal, sys, threading
 sys.path[:0] = [sys.argv[2]]
@@ -556,7 +545,7 @@ async def make():
 
 def interrupt_soon():
     has_begun.wait()
-    signal.raise_signal(signal.SIGINT) if sys.platform == "win32" else signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
 threading.Thread(target=interrupt_soon, daemon=True).start()
 """

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from pymongo import AsyncMongoClient, MongoClient
+from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from graphs import Steps
@@ -171,7 +173,9 @@ async def test_a_missing_right_to_change_the_ttl_is_named(
     memory: MongoMemory, kind: str, administrator: MongoClient, database: str
 ) -> None:
     MongoSaver(administrator, database, ttl=60).setup()
-    with pytest.raises(ConfigurationError, match="the index expiry of mongomem_checkpoint.* has not the right collMod"):
+    with pytest.raises(
+        ConfigurationError, match=r"the index expiry of mongomem_checkpoint.* has not the right collMod"
+    ):
         await Steps(Calls(memory.saver, kind)).put(a=1)
 
 
@@ -200,11 +204,9 @@ async def test_what_opens_with_a_wrong_password_is_one_error(
     uri = uri_of("crud", administrator, guarded_server, database)
     for wrong in (uri.replace("secret", "5ecret"), uri.replace("crud", "nobody")):
         opening = MongoMemory.from_conn_string(wrong)
+        enter: Any = opening.__aenter__ if kind == "awaiting" else partial(asyncio.to_thread, opening.__enter__)
         with pytest.raises(ConfigurationError, match=f"{guarded_server} refuses .* its user or its password") as caught:
-            if kind == "blocking":
-                opening.__enter__()
-            else:
-                await opening.__aenter__()
+            await enter()
         assert "5ecret" not in str(caught.value)
         assert caught.value.__suppress_context__
         assert opening._opened == {}

@@ -19,7 +19,7 @@ from mongomem.checkpoint.documents import (
     next_epoch,
     whole_milliseconds,
 )
-from mongomem.checkpoint.lineage import Node, Removal, beyond_the_last, callers_of, removal
+from mongomem.checkpoint.lineage import Node, Removal, beyond_the_last, caller_of, removal
 from mongomem.checkpoint.loading import Body, Placed, load, look_twice, revive_body
 from mongomem.checkpoint.records import Record, read_record
 from mongomem.checkpoint.sweeping import sweep
@@ -265,7 +265,8 @@ def _node(record: Record, body: Body) -> Node:
         record.created_at,
         record.hidden,
         body.metadata.get("run_id"),
-        callers_of(record.address.thread_id, record.address.checkpoint_ns, body.metadata.get("parents")),
+        caller_of(record.address.thread_id, record.address.checkpoint_ns, body.metadata.get("parents")),
+        record.sends_in_parent,
         frozenset(record.channels),
         frozenset(body.checkpoint["channel_versions"]),
         frozenset(counters if isinstance(counters, Mapping) else ()),

@@ -36,6 +36,9 @@ LARGEST_BATCH = 2**31 - 1
 NAMESPACE_NOT_FOUND = 26
 """Server error code: the collection does not exist (MongoDB 4.4 to 8.2)."""
 
+UNAUTHORIZED = 13
+"""Server error code: the user may not do that (MongoDB 4.4 to 8.2)."""
+
 
 class Command(Generic[T]):
     """One effect, described by a frozen dataclass and answered with a T."""

@@ -74,6 +74,7 @@ class SaverState:
         self.threads: BoundedCache[str, ThreadState] = BoundedCache(share, lambda state: len(state.name_key))
         self.messages = MessageMemo(5 * share)
         self.is_set_up = False
+        self.is_ours = False
         self.found_ttl: timedelta | None = None
 
     def remember_parent(self, address: Address, parent: Parent) -> None:

@@ -19,6 +19,7 @@ from mongomem.checkpoint.loading import MissingChunkError, Placed, load, look_tw
 from mongomem.checkpoint.metadata import checked_filter, contains, narrowing
 from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
 from mongomem.checkpoint.restoring import Restored, Writes, restore
+from mongomem.checkpoint.setup import ensure_ours
 from mongomem.checkpoint.threads import thread_query
 from mongomem.commands import Aggregate, Document, Find, Plan
 from mongomem.errors import CorruptDataError, InvalidInputError
@@ -73,7 +74,10 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
     restored = await _restore(context, records, writes)
     for one in restored:
         context.state.remember_parent(one.record.address, one.as_parent(thread.generation if thread else None))
-    return restored[0].tuple if restored else None
+    if not restored:
+        await ensure_ours(context)
+        return None
+    return restored[0].tuple
 
 
 async def _find_with_writes(context: Context, address: Address) -> tuple[list[Record], Writes | None]:
@@ -147,6 +151,8 @@ async def page(
         return Page([], None)
     size = wanted if not query.filter else size
     found = await look_twice(partial(_read_page, context, query, after, size))
+    if not found.records and after is None:
+        await ensure_ours(context)
     records, near, matching = found.records, found.near, found.matching[:wanted]
     tuples = [one.tuple for one in await _restore(context, matching)]
     is_last = len(records) < size and len(near) == len(records)

@@ -35,7 +35,7 @@ from mongomem.checkpoint.documents import Collections
 from mongomem.checkpoint.history import get_delta_channel_history
 from mongomem.checkpoint.setup import setup
 from mongomem.checkpoint.upkeep import ThreadUpkeep
-from mongomem.checkpoint.versions import next_version
+from mongomem.checkpoint.versions import Version, next_version
 from mongomem.clock import utc_now
 from mongomem.drivers import Concerns, drivers_for
 from mongomem.opening import Opening
@@ -225,11 +225,11 @@ class MongoSaver(ThreadUpkeep):
         """Do what `get_delta_channel_history` does."""
         return await self._drivers.arun(get_delta_channel_history(self._context(), config, channels))
 
-    def get_next_version(self, current: str | None, channel: None) -> str:
-        """Return a version above `current`: an ordered string, whatever kind `current` is of."""
+    def get_next_version(self, current: Version | None, channel: None) -> Version:
+        """Return a version above `current`, of its kind; without one an ordered string."""
         return next_version(current)
 
-    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[str]:
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[Any]:
         """Return a clone whose serializer also revives these types; it shares client and caches."""
         return super().with_allowlist(extra_allowlist)
 

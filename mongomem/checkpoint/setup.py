@@ -6,10 +6,11 @@ import math
 from datetime import timedelta
 
 from mongomem.checkpoint.context import STAMP_FRACTION, Context
-from mongomem.checkpoint.documents import EXPIRY, indexes
+from mongomem.checkpoint.documents import EXPIRY, indexes, is_own_id
 from mongomem.commands import ListIndexes
 from mongomem.schema.indexes import ensure_indexes
 from mongomem.schema.migrations import Migration, migrate
+from mongomem.schema.ownership import Owned, check_ownership
 
 
 async def create_indexes(context: Context) -> None:
@@ -26,9 +27,26 @@ MIGRATIONS: tuple[Migration[Context], ...] = ()
 
 async def setup(context: Context) -> None:
     """Create the indexes, and bring data of older schema versions up to date."""
+    await ensure_ours(context)
     await create_indexes(context)
     await migrate(context.options.collections.settings, MIGRATIONS, context)
     await find_ttl(context)
+
+
+async def ensure_ours(context: Context) -> None:
+    """See once in a process that nobody else uses the collections: before the first write, and where nothing is found.
+
+    Raises:
+        ConfigurationError: Somebody does, or what is looked for may stand under other names.
+    """
+    if context.state.is_ours:
+        return
+    collections = context.options.collections
+    rows = indexes(collections, context.options.metadata_keys, None)
+    for name in (collections.checkpoints, collections.writes):
+        own = [row.name for row in rows if row.collection == name]
+        await check_ownership(Owned(collections.prefix, name.removeprefix(collections.prefix), own, is_own_id))
+    context.state.is_ours = True
 
 
 async def find_ttl(context: Context) -> None:
@@ -48,4 +66,5 @@ async def find_ttl(context: Context) -> None:
 async def ready(context: Context) -> None:
     """Do the setup, where that has not been done yet and the options do not forbid it. For operations that write."""
     if not context.state.is_set_up:
+        await ensure_ours(context)
         await (setup(context) if context.options.auto_setup else find_ttl(context))

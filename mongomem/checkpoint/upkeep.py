@@ -16,7 +16,7 @@ from mongomem.checkpoint.thread_list import Thread, list_threads
 from mongomem.drivers import Drivers
 
 
-class ThreadUpkeep(BaseCheckpointSaver[str]):
+class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a thread has, see `Version`
     """The methods of a saver that are about whole threads and not about one checkpoint."""
 
     _drivers: Drivers

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 
+from pymongo.errors import OperationFailure
+
 from mongomem.checkpoint.context import STAMP_FRACTION, Context
 from mongomem.checkpoint.documents import EXPIRY, indexes, is_own_id
-from mongomem.commands import ListIndexes
+from mongomem.commands import INDEX_NOT_FOUND, DropIndex, ListIndexes
 from mongomem.schema.indexes import ensure_indexes
 from mongomem.schema.migrations import Migration, migrate
 from mongomem.schema.ownership import Owned, check_ownership
@@ -15,7 +17,7 @@ from mongomem.schema.ownership import Owned, check_ownership
 
 async def create_indexes(context: Context) -> None:
     """Create the indexes that are not there; set the expiry where the saver has a TTL."""
-    ttl = context.options.ttl
+    ttl = context.options.ttl if isinstance(context.options.ttl, timedelta) else None
     # Documents go one stamp later than they read as absent, so that no living thread loses one.
     expire_after = None if ttl is None else math.ceil((ttl + ttl / STAMP_FRACTION).total_seconds())
     await ensure_indexes(indexes(context.options.collections, context.options.metadata_keys, expire_after))
@@ -29,6 +31,8 @@ async def setup(context: Context) -> None:
     """Create the indexes, and bring data of older schema versions up to date."""
     await ensure_ours(context)
     await create_indexes(context)
+    if context.options.ttl is None:
+        await _end_ttl(context)
     await migrate(context.options.collections.settings, MIGRATIONS, context)
     await find_ttl(context)
 
@@ -49,13 +53,24 @@ async def ensure_ours(context: Context) -> None:
     context.state.is_ours = True
 
 
+async def _end_ttl(context: Context) -> None:
+    """Drop the TTL indexes: threads that are there live for ever from now on."""
+    for collection in (context.checkpoints, context.writes):
+        if any(index["name"] == EXPIRY for index in await ListIndexes(collection)):
+            try:
+                await DropIndex(collection, EXPIRY)
+            except OperationFailure as error:
+                if error.code != INDEX_NOT_FOUND:  # which another process was quicker to drop
+                    raise
+
+
 async def find_ttl(context: Context) -> None:
     """Learn the TTL that the collections have. It binds also a saver that was not told one.
 
-    Otherwise such a saver would leave documents unstamped that the server then deletes under a thread in use. Dropping
-    the indexes named ``expiry`` ends a TTL.
+    Otherwise such a saver would leave documents unstamped that the server then deletes under a thread in use.
     """
-    if context.options.ttl is None:
+    context.state.found_ttl = None
+    if not isinstance(context.options.ttl, timedelta):
         for index in await ListIndexes(context.checkpoints):
             if index["name"] == EXPIRY:
                 seconds = index["expireAfterSeconds"] * STAMP_FRACTION / (STAMP_FRACTION + 1)

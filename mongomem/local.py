@@ -34,6 +34,7 @@ from mongomem._server.process import HOST
 from mongomem._server.replica_set import NAME, await_replica_set, hosts_of
 from mongomem._server.supervisor import Order
 from mongomem.errors import ConfigurationError, LocalServerError, UsageError
+from mongomem.locks import Guarded, Lock
 
 if sys.platform != "win32":
     import pwd
@@ -84,7 +85,7 @@ def _home() -> Path:
 
 
 @final
-class LocalServer:
+class LocalServer(Guarded):
     """A MongoDB server on this machine, shared by all processes that use the same data directory.
 
     A context manager; or :meth:`start` and :meth:`stop`, both idempotent. The first process decides
@@ -125,7 +126,7 @@ class LocalServer:
         self._throw_away = throw_away
         self._directory: Path | None = None
         self._leases: list[Lease] = []
-        self._lock = threading.RLock()
+        self._guard(threading.RLock)
         self._owner = os.getpid()
 
     def __enter__(self) -> LocalServer:
@@ -256,7 +257,7 @@ def _explained(error: MongodExitedError, node: Path, binary: Path) -> LocalServe
 
 
 _shared: dict[tuple[int, Path], LocalServer] = {}
-_shared_lock = threading.Lock()
+_shared_lock = Lock()
 
 
 @atexit.register

@@ -109,6 +109,15 @@ def sort_batch(ops: Iterable[Op], indexing: Indexing | None) -> Batch:
     return batch
 
 
+def join_writes(batches: Iterable[Batch]) -> Batch:
+    """Make one batch of several that only write: of several writes of one item the last counts."""
+    joined = Batch()
+    for batch in batches:
+        joined.writes |= batch.writes
+        joined.size += batch.size
+    return joined
+
+
 def check_namespace(namespace: Any, name: str = "namespace") -> None:
     """Refuse what is no tuple of labels.
 
@@ -168,7 +177,7 @@ def _checked_put(op: PutOp, indexing: Indexing | None) -> Put | Deletion:
     check_minutes(op.ttl)
     value = encode_value(op.value, name)
     texts = indexing.texts(op.value, op.index) if indexing else ()
-    return Put(op.namespace, op.key, value, texts, op.index, op.ttl)
+    return Put(op.namespace, op.key, value, texts, op.index and [*op.index], op.ttl)
 
 
 def _checked_listing(op: ListNamespacesOp) -> ListNamespacesOp:

@@ -10,7 +10,7 @@ from typing import Any
 from langgraph.store.base import GetOp, Item, ListNamespacesOp
 from pymongo.errors import OperationFailure
 
-from mongomem.commands import UNAUTHORIZED, Aggregate, BulkWrite, Document, Find, Update
+from mongomem.commands import BAD_HINT, UNAUTHORIZED, Aggregate, BulkWrite, Document, Find, Update
 from mongomem.store.context import Context
 from mongomem.store.documents import BY_ID, SHOWN, as_utc, decode_item
 from mongomem.store.expiry import expires_at
@@ -27,9 +27,6 @@ from mongomem.store.namespaces import (
     slices,
 )
 from mongomem.store.values import decode_value
-
-BAD_HINT = 2
-"""Server error code BadValue: a hint names an index that does not exist (MongoDB 4.4 to 8.2)."""
 
 
 async def get(context: Context, ops: Mapping[int, GetOp], now: datetime) -> dict[int, Item | None]:
@@ -98,7 +95,7 @@ async def refresh(context: Context, documents: Sequence[Document], now: datetime
     try:
         await BulkWrite(context.items, updates, ordered=False)
     except OperationFailure as error:
-        if error.code != UNAUTHORIZED:
+        if error.code not in UNAUTHORIZED:
             raise
 
 

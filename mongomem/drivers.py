@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
-from bson.codec_options import CodecOptions
+from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
 from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
@@ -34,6 +34,12 @@ from mongomem.commands import Command, Plan
 from mongomem.errors import ConfigurationError, UsageError
 
 T = TypeVar("T")
+
+CODEC_OPTIONS: CodecOptions[Any] = CodecOptions(
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="surrogateescape"
+)
+"""Plain decoding, in which one damaged document does not end the batch that it comes with: a date beyond the year 9999
+comes as a ``DatetimeMS``, and text that is no UTF-8 with surrogates in it."""
 
 WORKER_THREADS = 64
 """Bound of the threads that wait for MongoDB on behalf of event loops; made on demand, kept idle."""
@@ -67,7 +73,7 @@ class Concerns:
     def options(self) -> dict[str, Any]:
         """Return the options of the database: these, and plain decoding, whatever classes the client decodes to."""
         own = {name: getattr(self, name) for name in ("read_preference", "read_concern", "write_concern")}
-        return {"codec_options": CodecOptions(), **own}
+        return {"codec_options": CODEC_OPTIONS, **own}
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ async def test_a_malicious_payload_is_not_executed_by_a_strict_serializer(
         evil, other = {"type": kind, "length": len(content)}, {"type": "null", "length": 0}
         values = {"body": evil, "channels": []} if place == "body" else {"body": other, "channels": [evil]}
         values["channels"] = [{"channel": "a", **value} for value in values["channels"]]
-        reply = database.checkpoints.update_one(
+        reply = database.mongomem_checkpoints.update_one(
             {"type": "checkpoint"}, {"$set": {**values, "content": {"data": content}}}
         )
     assert reply.modified_count == 1

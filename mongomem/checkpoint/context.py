@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from mongomem.checkpoint.caches import SaverState
-from mongomem.checkpoint.codec import Codec
+from mongomem.checkpoint.codec import PROVEN, Codec, Policy
 from mongomem.checkpoint.documents import Collections
 from mongomem.checkpoint.metadata import CLEAR_WHEN_SEALED
 from mongomem.errors import ConfigurationError
@@ -94,6 +94,7 @@ class Options:
         metadata_keys: The metadata keys with an index of threads.
         auto_setup: Whether the first write creates the indexes.
         clock: Tells the time, aware and in UTC.
+        policy: What is read that proves nothing.
     """
 
     collections: Collections
@@ -103,6 +104,7 @@ class Options:
     metadata_keys: tuple[str, ...]
     auto_setup: bool
     clock: Callable[[], datetime]
+    policy: Policy = PROVEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from bson.codec_options import CodecOptions
+from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
 from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
@@ -35,6 +35,12 @@ from mongomem.workers import in_worker
 
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Coroutine[Any, Any, Any]])
+
+CODEC_OPTIONS: CodecOptions[Any] = CodecOptions(
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="surrogateescape"
+)
+"""Plain decoding, in which one damaged document does not end the batch that it comes with: a date beyond the year 9999
+comes as a ``DatetimeMS``, and text that is no UTF-8 with surrogates in it."""
 
 
 class Runner(Protocol):
@@ -70,7 +76,7 @@ class Concerns:
     def options(self) -> dict[str, Any]:
         """Return the options of the database: these, and plain decoding, whatever classes the client decodes to."""
         own = {name: getattr(self, name) for name in ("read_preference", "read_concern", "write_concern")}
-        return {"codec_options": CodecOptions(), **own}
+        return {"codec_options": CODEC_OPTIONS, **own}
 
 
 @dataclass(frozen=True, slots=True)

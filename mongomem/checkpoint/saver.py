@@ -24,7 +24,7 @@ from langgraph.store.base import NOT_PROVIDED, NotProvided
 from mongomem.arguments import checked_flag, checked_number
 from mongomem.checkpoint import pending, reading, writing
 from mongomem.checkpoint.caches import SaverState
-from mongomem.checkpoint.codec import Codec
+from mongomem.checkpoint.codec import Codec, Policy
 from mongomem.checkpoint.context import (
     Context,
     Options,
@@ -73,6 +73,12 @@ class MongoSaver(ThreadUpkeep):
         cache_bytes: How many bytes the saver may remember in this process: chunks, parents of puts, messages.
         concerns: Read preference, read concern and write concern; primary and majority by default.
         clock: Tells the time, aware and in UTC.
+        allow_plaintext: Where the serializer encrypts, also read what stands there in plain, and go on with threads
+            that were begun so. For a migration: whoever may write to the database can then put plain content there.
+        allow_unbound: Where the serializer encrypts, also read content of the first format, which was not bound to
+            its thread and place. Off once none is left.
+        check_chunks: Compare the content of plain chunks with their names when they are read. It takes about a
+            millisecond for a megabyte.
 
     Does no I/O. Errors: `mongomem.errors`; those of the driver pass through.
     """
@@ -92,6 +98,9 @@ class MongoSaver(ThreadUpkeep):
         cache_bytes: int = CACHE_BYTES,
         concerns: Concerns | None = None,
         clock: Callable[[], datetime] = utc_now,
+        allow_plaintext: bool = False,
+        allow_unbound: bool = True,
+        check_chunks: bool = True,
     ) -> None:
         super().__init__(serde=checked_serde(serde))
         self._drivers = drivers_for(client, db_name, concerns or Concerns())
@@ -104,6 +113,11 @@ class MongoSaver(ThreadUpkeep):
             checked_keys("metadata_indexes", metadata_indexes),
             checked_flag("auto_setup", auto_setup, ConfigurationError),
             checked_clock(clock),
+            Policy(
+                checked_flag("allow_plaintext", allow_plaintext, ConfigurationError),
+                checked_flag("allow_unbound", allow_unbound, ConfigurationError),
+                checked_flag("check_chunks", check_chunks, ConfigurationError),
+            ),
         )
 
     @classmethod
@@ -119,6 +133,14 @@ class MongoSaver(ThreadUpkeep):
             **options: Those of `MongoSaver`; any other reaches the client.
         """
         return Opening.of(cls, uri, open_timeout, {"db_name": db_name, **options})
+
+    @property
+    def damaged_documents(self) -> int:
+        """How many different documents listings have left out so far, because they or what they lead to is damaged.
+
+        Each was told once by the logger ``mongomem``.
+        """
+        return self._state.damage.count
 
     def setup(self) -> None:
         """Create the indexes and bring older documents up to date. Idempotent, and safe when many do it at once."""
@@ -249,7 +271,6 @@ class MongoSaver(ThreadUpkeep):
         return super().with_allowlist(extra_allowlist)
 
     def _context(self) -> Context:
-        codec = Codec.of(
-            self.serde, self._state.messages
-        )  # read at call time: with_allowlist clones differ in it alone
+        # The serializer is read at call time: with_allowlist clones differ in it alone.
+        codec = Codec.of(self.serde, self._state.messages, self._options.policy)
         return Context(self._options, codec, self._state)

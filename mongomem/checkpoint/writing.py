@@ -23,6 +23,7 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, get_checkp
 from pymongo.errors import BulkWriteError
 
 from mongomem.checkpoint.addresses import Address, address_of, channel_name, identifier
+from mongomem.checkpoint.binding import checkpoint_binding
 from mongomem.checkpoint.caches import Parent, ThreadState
 from mongomem.checkpoint.chunks import LONGEST_SMALL, Stored
 from mongomem.checkpoint.codec import LONGEST_PACKED
@@ -90,7 +91,7 @@ async def put(
         context.state.forget_thread(address.thread_id)
         ground = None
         await pause(attempt)
-    raise contention(address.thread_id)
+    raise await contention(context, address.thread_id)
 
 
 def _serialization(context: Context, checkpoint: Checkpoint, parent: Parent) -> Compute[dict[str, Serialized]]:
@@ -165,6 +166,8 @@ def _checkpoint_write(context: Context, task: Put, encoded: Encoded, ground: Gro
     child, body, channels = task.child, encoded.body, encoded.channels
     clear, omitted = readable(task.truth, context.clear_metadata, context.options.metadata_keys)
     content = b"".join([body.ends, *(value.ends for value in channels.values())])
+    epoch = ground.thread.epoch
+    binding = checkpoint_binding(child, task.parent_id, epoch, now, encoded.is_old, body, channels)
     document: Document = {
         "_id": checkpoint_key(child),
         "type": CHECKPOINT,
@@ -175,14 +178,14 @@ def _checkpoint_write(context: Context, task: Put, encoded: Encoded, ground: Gro
         "created_at": now,
         "touched_at": now,
         "schema_version": SCHEMA_VERSION,
-        "epoch": ground.thread.epoch,
+        "epoch": epoch,
         "metadata": clear,
         **({"metadata_omitted": omitted} if omitted else {}),
         **({"sends_in_parent": True} if encoded.is_old else {}),
         **({"parent_is_hidden": True} if ground.parent_is_hidden else {}),
         "body": _described(body),
         "channels": [{"channel": channel, **_described(value)} for channel, value in channels.items()],
-        "content": context.codec.seal(content, 0 if encoded.is_short else LONGEST_PACKED),
+        "content": context.codec.seal(content, binding, 0 if encoded.is_short else LONGEST_PACKED),
     }
     return Replace({"_id": document["_id"], "thread_id": child.thread_id}, document)
 

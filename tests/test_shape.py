@@ -26,6 +26,7 @@ MODULE_LINES, BODY_LINES, BODY_LINES_P90 = 400, 40, 25
 OUTSIDE = (
     *("commands", "effects", "drivers", "opening", "memory", "testing", "cli", "embeddings", "local", "_server"),
     "store.coalescing",  # gathers the callers of one event loop, before any plan
+    "store.sweeper",  # answers with futures, as stores do that sweep by themselves
 )
 """What may know a client, an event loop or a thread; all else is pure, or a plan of commands."""
 

@@ -36,12 +36,6 @@ from mongomem.workers import in_worker
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Coroutine[Any, Any, Any]])
 
-CODEC_OPTIONS: CodecOptions[Any] = CodecOptions(
-    datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="surrogateescape"
-)
-"""Plain decoding, in which one damaged document does not end the batch that it comes with: a date beyond the year 9999
-comes as a ``DatetimeMS``, and text that is no UTF-8 with surrogates in it."""
-
 
 class Runner(Protocol):
     """Runs a plan for a sync caller."""
@@ -60,6 +54,13 @@ class AsyncRunner(Protocol):
     def __call__(self, plan: Plan[T]) -> Coroutine[Any, Any, T]: ...
 
 
+DECODING: CodecOptions[dict[str, Any]] = CodecOptions(
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="surrogateescape"
+)
+"""How documents are decoded, whatever classes the client decodes to. A date that Python cannot hold comes as a
+``DatetimeMS``, bytes that are no text as surrogates: PyMongo would else refuse the whole batch for one such field."""
+
+
 @dataclass(frozen=True, slots=True)
 class Concerns:
     """How safe reads and writes are.
@@ -74,9 +75,9 @@ class Concerns:
     write_concern: WriteConcern = field(default_factory=lambda: WriteConcern("majority"))
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the database: these, and plain decoding, whatever classes the client decodes to."""
+        """Return the options of the database: these, and `DECODING`."""
         own = {name: getattr(self, name) for name in ("read_preference", "read_concern", "write_concern")}
-        return {"codec_options": CODEC_OPTIONS, **own}
+        return {"codec_options": DECODING, **own}
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ async def semantic_search(
     What was acknowledged before the search began is in it, whoever wrote it. The order is total: by
     score, then by id; behind it by update, then by id.
     """
-    await check_configuration(context)
+    indexing = await check_configuration(context) or indexing
     scored = await _ranked(context, indexing, op, query, now)
     page: list[Scored] = list(scored[op.offset : op.offset + op.limit])
     if missing := op.limit - len(page):

@@ -30,9 +30,9 @@ def shown(value: object) -> str:
 
     Never raises, whatever the ``__repr__`` of a value does, and takes no longer for a long value than for a short one.
     """
-    if isinstance(value, bytes | bytearray | memoryview):
-        return f"{len(value)} bytes"
     try:
+        if isinstance(value, bytes | bytearray | memoryview):
+            return f"{len(value)} bytes"
         text = _SHORT.repr(_PASSWORD.sub("***@", value[: 8 * LONGEST_SHOWN]) if isinstance(value, str) else value)
     except Exception:  # an int of too many digits (sys.set_int_max_str_digits), or whatever a value does
         text = ""
@@ -71,8 +71,9 @@ def checked_text(name: str, value: object, error: type[MongomemError] = InvalidI
     """
     if not isinstance(value, str):
         raise error(f"{name} must be a string, not {shown(value)}")
+    text = str.__str__(value)  # and not what a subclass says of itself
     try:
-        value.encode()
+        text.encode()
     except UnicodeEncodeError:
-        raise error(f"{name} holds a surrogate, which is no character: {shown(value)}") from None
-    return str.__str__(value)
+        raise error(f"{name} holds a surrogate, which is no character: {shown(text)}") from None
+    return text

@@ -13,7 +13,7 @@ from mongomem.checkpoint.documents import THREAD
 from mongomem.checkpoint.metadata import LARGEST_INTEGER, contains
 from mongomem.checkpoint.reading import newest_metadata
 from mongomem.checkpoint.removing import delete_thread
-from mongomem.checkpoint.thread_list import Thread, list_threads
+from mongomem.checkpoint.thread_list import Listing, Thread, listing
 from mongomem.commands import Find
 from mongomem.errors import CorruptDataError, MongomemError
 from mongomem.store.context import Context as StoreContext
@@ -66,9 +66,13 @@ async def threads_of(
     undecided: list[str] = []
     if context.clear_metadata is None:
         for one in wanted:
-            found |= {thread.thread_id: thread for thread in await _all_threads(context, one, ended=ended)}
+            listed = await _all_threads(context, one, ended=ended)
+            found |= {thread.thread_id: thread for thread in listed.threads}
+            undecided += listed.damaged
         return list(found.values()), undecided
-    for thread in await _all_threads(context, {}, ended=ended):
+    listed = await _all_threads(context, {}, ended=ended)
+    undecided += listed.damaged
+    for thread in listed.threads:
         try:
             if await _is_of(context, thread, user_key, wanted):
                 found[thread.thread_id] = thread
@@ -87,13 +91,13 @@ def check_decided(undecided: Sequence[str]) -> None:
         raise CorruptDataError(f"these threads cannot be read, and so may be of that user too: {list(undecided)}")
 
 
-async def _all_threads(context: SaverContext, filter: dict[str, Any], *, ended: bool) -> list[Thread]:
-    page = await list_threads(context, filter, PAGE, None, ended=ended)
-    found = list(page)
-    while len(page) == PAGE:
-        page = await list_threads(context, filter, PAGE, page[-1], ended=ended)
-        found += page
-    return found
+async def _all_threads(context: SaverContext, filter: dict[str, Any], *, ended: bool) -> Listing:
+    page = await listing(context, filter, PAGE, None, ended=ended)
+    found, damaged = list(page.threads), list(page.damaged)
+    while len(page.threads) == PAGE:
+        page = await listing(context, filter, PAGE, page.threads[-1], ended=ended)
+        found, damaged = found + page.threads, damaged + page.damaged
+    return Listing(found, damaged)
 
 
 async def _is_of(context: SaverContext, thread: Thread, user_key: str, wanted: Sequence[dict[str, Any]]) -> bool:

@@ -18,8 +18,8 @@ from langgraph.checkpoint.base import PendingWrite as LangGraphWrite
 from mongomem.checkpoint.addresses import Address, address_of, identifier
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import CHECKPOINT, visible_query
-from mongomem.checkpoint.loading import Placed, load, look_twice, revive
-from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
+from mongomem.checkpoint.loading import Placed, load, look_twice, read_records, read_writes, revive
+from mongomem.checkpoint.records import Record, WriteRecord
 from mongomem.commands import Find
 from mongomem.errors import CorruptDataError, InvalidInputError
 
@@ -78,7 +78,7 @@ async def _history(context: Context, address: Address, wanted: list[str]) -> dic
 async def _target(context: Context, address: Address) -> Record | None:
     query = visible_query(address)
     for document in await Find(context.checkpoints, query, sort=(("checkpoint_id", -1),), limit=1):
-        record = read_record(document, context.codec)
+        (record,) = await read_records(context, [document])
         return record if context.lives(record.touched_at) else None
     return None
 
@@ -111,7 +111,7 @@ async def _page(context: Context, start: Address, size: int) -> dict[str, Record
         "checkpoint_id": {"$lte": start.checkpoint_id},
     }
     documents = await Find(context.checkpoints, query, sort=(("checkpoint_id", -1),), limit=size)
-    records = [read_record(document, context.codec) for document in documents]
+    records = await read_records(context, documents)
     return {record.address.checkpoint_id or "": record for record in records}
 
 
@@ -128,12 +128,11 @@ async def _writes(context: Context, walk: Walk) -> dict[str, list[LangGraphWrite
         "channel": {"$in": sorted(places[first])},
     }
     found: dict[Address, list[WriteRecord]] = {address: [] for address in places}
-    for document in await Find(context.writes, query):
-        write = read_write(document, context.codec)
+    for write in await read_writes(context, await Find(context.writes, query)):
         if write.channel in places[write.address]:
             found[write.address].append(write)
     ordered = [write for place in reversed(found) for write in sorted(found[place], key=WriteRecord.sort_key)]
-    loaded = await load(context, [Placed(first.thread_id, write.value) for write in ordered])
+    loaded = await load(context, [Placed(write.address, write.value) for write in ordered])
     by_channel: dict[str, list[LangGraphWrite]] = {}
     for write, one in zip(ordered, loaded, strict=True):
         value = revive(context, write.address, write.value, one.data)
@@ -143,7 +142,7 @@ async def _writes(context: Context, walk: Walk) -> dict[str, list[LangGraphWrite
 
 async def _seeds(context: Context, walk: Walk) -> dict[str, Any]:
     """Load the stored values that the walk found."""
-    placed = [Placed(record.address.thread_id, record.channels[channel]) for channel, record in walk.seeds.items()]
+    placed = [Placed(record.address, record.channels[channel]) for channel, record in walk.seeds.items()]
     loaded = await load(context, placed)
     return {
         channel: revive(context, record.address, record.channels[channel], one.data)

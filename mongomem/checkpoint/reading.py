@@ -5,23 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import TASKS
 from pymongo.errors import OperationFailure
 
+from mongomem.arguments import checked_number
 from mongomem.checkpoint.addresses import Address, address_of, configurable, identifier, optional_identifier
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import CHECKPOINT, VISIBLE, place_of
-from mongomem.checkpoint.loading import MissingChunkError, Placed, load, look_twice, revive_body
+from mongomem.checkpoint.damage import UNREADABLE
+from mongomem.checkpoint.documents import CHECKPOINT, VISIBLE, checkpoint_key, place_of
+from mongomem.checkpoint.loading import (
+    MissingChunkError,
+    Placed,
+    load,
+    read_records,
+    read_writes,
+    revive_body,
+    sound_records,
+)
 from mongomem.checkpoint.metadata import checked_filter, contains, narrowing
-from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
+from mongomem.checkpoint.positions import Position
+from mongomem.checkpoint.records import Record, WriteRecord
 from mongomem.checkpoint.restoring import Restored, Writes, restore
+from mongomem.checkpoint.setup import ensure_ours
 from mongomem.checkpoint.threads import thread_query
 from mongomem.commands import Aggregate, Document, Find, Plan
 from mongomem.errors import CorruptDataError, InvalidInputError
+
+T = TypeVar("T")
 
 FIRST_PAGE, LARGEST_PAGE = 8, 256
 """Checkpoints in the first page of a listing, so that breaking out early costs little, and in the largest."""
@@ -70,10 +84,24 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
     address = address_of(config)
     thread = context.state.threads.get(address.thread_id)  # before the read: what it vouches for comes after it
     records, writes = await _find_with_writes(context, address)
+    if not records and address.checkpoint_id is not None:
+        await _check_absent(context, address)
     restored = await _restore(context, records, writes)
     for one in restored:
         context.state.remember_parent(one.record.address, one.as_parent(thread.generation if thread else None))
-    return restored[0].tuple if restored else None
+    if not restored:
+        await ensure_ours(context)
+        return None
+    return restored[0].tuple
+
+
+async def _check_absent(context: Context, address: Address) -> None:
+    """Look for a checkpoint that was not found by its fields by its `_id`: is it hidden, gone, or damaged?
+
+    Raises:
+        CorruptDataError: Its document is there, and says to be another one.
+    """
+    await read_records(context, await Find(context.checkpoints, {"_id": checkpoint_key(address)}, limit=1))
 
 
 async def _find_with_writes(context: Context, address: Address) -> tuple[list[Record], Writes | None]:
@@ -84,12 +112,12 @@ async def _find_with_writes(context: Context, address: Address) -> tuple[list[Re
         if error.code != TOO_LARGE:
             raise
         found = await _find(context, Query(place_of(address)), None, 1)
-        return [read_record(document, context.codec) for document in found], None
-    records = [read_record(document, context.codec) for document in documents]
+        return await read_records(context, found), None
+    records = await read_records(context, documents)
     joined = [write for document in documents for write in document["pending_writes"]]
     if len(joined) == MOST_JOINED or any(record.sends_in_parent for record in records):
         return records, None
-    return records, _grouped(context, joined)
+    return records, _grouped(await read_writes(context, joined))
 
 
 def _newest(address: Address) -> list[Document]:
@@ -113,20 +141,22 @@ def checked_query(config: RunnableConfig | None, filter: object, before: Runnabl
     Raises:
         InvalidInputError: For a negative limit, or an argument that is not what LangGraph documents.
     """
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise InvalidInputError(f"limit must be a whole number from 0 on, or None, not {limit!r:.80}")
+    most = None if limit is None else checked_number("limit", limit)
     bound = optional_identifier("checkpoint_id", configurable(before).get("checkpoint_id")) if before else None
-    return Query(_listed_place(config), bound, checked_filter(filter), limit)
+    return Query(_listed_place(config), bound, checked_filter(filter), most)
 
 
 def _listed_place(config: RunnableConfig | None) -> Document:
-    """Return the equalities of a listing: without a namespace it is about all of the thread's."""
+    """Return the equalities of a listing: without a namespace it is about all of the thread's.
+
+    Only None lists across threads: a config whose thread_id was forgotten would show one user the threads of all.
+    """
     if config is None:
         return {}
     part = configurable(config)
-    place: Document = {}
-    if part.get("thread_id") is not None:
-        place["thread_id"] = identifier("thread_id", part["thread_id"])
+    if part.get("thread_id") is None:
+        raise InvalidInputError("config has no thread_id: pass one, or None as the config to list across all threads")
+    place: Document = {"thread_id": identifier("thread_id", part["thread_id"])}
     if part.get("checkpoint_ns") is not None:
         place["checkpoint_ns"] = identifier("checkpoint_ns", part["checkpoint_ns"])
     if (checkpoint_id := optional_identifier("checkpoint_id", part.get("checkpoint_id"))) is not None:
@@ -135,7 +165,7 @@ def _listed_place(config: RunnableConfig | None) -> Document:
 
 
 async def page(
-    context: Context, query: Query, after: Address | None = None, size: int = FIRST_PAGE, given: int = 0
+    context: Context, query: Query, after: Position | None = None, size: int = FIRST_PAGE, given: int = 0
 ) -> Page:
     """Return the next checkpoints of a listing, newest first, behind `after`.
 
@@ -146,69 +176,95 @@ async def page(
     if wanted <= 0:
         return Page([], None)
     size = wanted if not query.filter else size
-    found = await look_twice(partial(_read_page, context, query, after, size))
-    records, near, matching = found.records, found.near, found.matching[:wanted]
-    tuples = [one.tuple for one in await _restore(context, matching)]
-    is_last = len(records) < size and len(near) == len(records)
+    found = await _read_page(context, query, after, size)
+    if not found.count and after is None:
+        await ensure_ours(context)
+    matching, position, is_last = found.matching[:wanted], found.position, found.is_last
+    if len(found.matching) > wanted:
+        position, is_last = Position.at(matching[-1].address), False
+    tuples = [one.tuple for one in await _sound(context, matching, partial(_restore, context))]
     if is_last or (query.limit is not None and given + len(tuples) >= query.limit):
         return Page(tuples, None)
-    grown = min(max(1, len(near)) * 4, LARGEST_PAGE)
-    behind = near[-1].address
-    return Page(tuples, lambda: page(context, query, behind, grown, given + len(tuples)))
+    grown = min(max(1, found.count) * 4, LARGEST_PAGE)
+    return Page(tuples, lambda: page(context, query, position, grown, given + len(tuples)))
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Checkpoints that were read: all, as many as a page may decode, and those of them that match."""
+    """Checkpoints that were read.
 
-    records: list[Record]
-    near: list[Record]
+    Attributes:
+        matching: Those that match, of as many as a page may decode.
+        count: How many that are.
+        position: The last of them.
+        is_last: Whether there are no more.
+    """
+
     matching: list[Record]
+    count: int
+    position: Position | None
+    is_last: bool
 
 
-async def _read_page(context: Context, query: Query, after: Address | None, size: int) -> Found:
+async def _read_page(context: Context, query: Query, after: Position | None, size: int) -> Found:
     documents = await _find(context, query, after, size)
-    records = [read_record(document, context.codec) for document in documents]
+    records = await sound_records(context, documents)
     near = _within(records, PAGE_BYTES)
-    return Found(records, near, await _matching(context, near, query.filter))
+    matching = await _sound(context, near, partial(_matching, context, query.filter))
+    if len(near) < len(records):
+        return Found(matching, len(near), Position.at(near[-1].address), is_last=False)
+    position = Position.of(documents[-1]) if documents else after
+    return Found(matching, len(near), position, is_last=len(documents) < size)
+
+
+async def _sound(
+    context: Context, records: Sequence[Record], read: Callable[[Sequence[Record]], Plan[list[T]]]
+) -> list[T]:
+    """Return what `read` makes of checkpoints; where that meets damage, of one after the other, without the damaged."""
+    try:
+        return await read(records)
+    except UNREADABLE:
+        found: list[T] = []
+        for record in records:
+            with context.state.damage.left_out(checkpoint_key(record.address)):
+                found += await _read_again(context, record, read)
+        return found
+
+
+async def _read_again(context: Context, record: Record, read: Callable[[Sequence[Record]], Plan[list[T]]]) -> list[T]:
+    """Read one checkpoint; one whose chunk is missing because it was removed meanwhile is absent."""
+    try:
+        return await read([record])
+    except MissingChunkError:
+        await _restore_again(context, record.address, {})
+        return []
 
 
 async def newest_metadata(context: Context, thread_id: str, key: str) -> Mapping[str, Any] | None:
     """Return the metadata of the newest checkpoint of a thread that has a key, hidden and expired ones included."""
     query, after = Query({"thread_id": thread_id, "hidden": {"$in": [VISIBLE, True]}}), None
     while documents := await _find(context, query, after, LARGEST_PAGE):
-        records = [read_record(document, context.codec) for document in documents]
-        bodies = await load(context, [Placed(thread_id, record.body) for record in records])
+        records = await read_records(context, documents)
+        bodies = await load(context, [Placed(record.address, record.body) for record in records])
         for record, body in zip(records, bodies, strict=True):
             metadata = revive_body(context, record.address, record.body, body.data).metadata
             if key in metadata:
                 return cast("Mapping[str, Any]", metadata)
-        after = records[-1].address
+        after = Position.at(records[-1].address)
     return None
 
 
-async def _find(context: Context, query: Query, after: Address | None, limit: int) -> list[Document]:
+async def _find(context: Context, query: Query, after: Position | None, limit: int) -> list[Document]:
     """Read the documents of a page, in the order of the index that serves the query."""
     conditions = [{"type": CHECKPOINT, "hidden": VISIBLE, **query.place}, narrowing(query.filter or {})]
     if query.before is not None:
         conditions.append({"checkpoint_id": {"$lt": query.before}})
     if after is not None:
-        conditions.append(_behind(after))
+        conditions.append(after.behind())
     order = [("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)]
     sort = [(field, direction) for field, direction in order if field not in query.place]
     merged = {"$and": [condition for condition in conditions if condition]}
     return await Find(context.checkpoints, merged, sort=sort or None, limit=limit)
-
-
-def _behind(after: Address) -> Document:
-    """Return the condition for what comes behind an address: a range on the index, and the tie decided."""
-    newer, same = {"checkpoint_id": {"$lt": after.checkpoint_id}}, {"checkpoint_id": after.checkpoint_id}
-    ties: list[Document] = [
-        newer,
-        {**same, "thread_id": {"$gt": after.thread_id}},
-        {**same, "thread_id": after.thread_id, "checkpoint_ns": {"$gt": after.checkpoint_ns}},
-    ]
-    return {"checkpoint_id": {"$lte": after.checkpoint_id}, "$or": ties}
 
 
 def _within(records: Sequence[Record], room: int) -> list[Record]:
@@ -222,11 +278,11 @@ def _within(records: Sequence[Record], room: int) -> list[Record]:
     return near
 
 
-async def _matching(context: Context, records: Sequence[Record], filter: Mapping[str, Any] | None) -> list[Record]:
+async def _matching(context: Context, filter: Mapping[str, Any] | None, records: Sequence[Record]) -> list[Record]:
     """Return the records whose metadata contains the filter, by the truth and not by the readable copy."""
     if not filter:
         return list(records)
-    bodies = await load(context, [Placed(record.address.thread_id, record.body) for record in records])
+    bodies = await load(context, [Placed(record.address, record.body) for record in records])
     return [
         record
         for record, body in zip(records, bodies, strict=True)
@@ -266,7 +322,7 @@ async def _restore_again(context: Context, address: Address, writes: Writes) -> 
         for place, own in writes.items()
     }
     try:
-        return await restore(context, [read_record(found[0], context.codec)], living)
+        return await restore(context, await read_records(context, found), living)
     except MissingChunkError as error:
         raise CorruptDataError(f"{address} cannot be restored: {error}") from error
 
@@ -279,14 +335,14 @@ async def _writes_of(context: Context, records: Sequence[Record]) -> Writes:
     parents = [record.address.at(record.parent_id) for record in records if record.sends_in_parent and record.parent_id]
     if parents:
         places.append(_among(parents) | {"channel": TASKS})
-    return _grouped(context, await Find(context.writes, {"$or": places} if parents else places[0]))
+    documents = await Find(context.writes, {"$or": places} if parents else places[0])
+    return _grouped(await read_writes(context, documents))
 
 
-def _grouped(context: Context, documents: Sequence[Document]) -> Writes:
-    """Read the documents of writes, by the checkpoints that they belong to."""
+def _grouped(writes: Sequence[WriteRecord]) -> Writes:
+    """Return writes by the checkpoints that they belong to."""
     grouped: dict[Address, list[WriteRecord]] = {}
-    for document in documents:
-        write = read_write(document, context.codec)
+    for write in writes:
         grouped.setdefault(write.address, []).append(write)
     return grouped
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
+from mongomem.arguments import shown
+from mongomem.checkpoint.binding import BEGAN
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import THREAD, check_version, utc
+from mongomem.checkpoint.documents import THREAD, check_key, check_version, read_field, read_time, thread_key
 from mongomem.checkpoint.metadata import checked_filter, contains, equalities
+from mongomem.checkpoint.positions import above
+from mongomem.checkpoint.setup import ensure_ours
 from mongomem.commands import Document, Find
 from mongomem.errors import ConfigurationError, CorruptDataError, InvalidInputError
 
@@ -36,6 +40,14 @@ class Thread:
     metadata: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Threads, and the ids of those whose document is damaged or of a newer mongomem, as far as they have one."""
+
+    threads: list[Thread]
+    damaged: list[str]
+
+
 async def list_threads(
     context: Context, filter: object, limit: object, before: object, *, ended: bool = False
 ) -> list[Thread]:
@@ -43,21 +55,32 @@ async def list_threads(
 
     With `ended` also those that expired, or that a deletion took from the list and has not finished with.
     """
+    return (await listing(context, filter, limit, before, ended=ended)).threads
+
+
+async def listing(context: Context, filter: object, limit: object, before: object, *, ended: bool = False) -> Listing:
+    """Return what `list_threads` does, and what that leaves out."""
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
         raise InvalidInputError(f"limit must be a whole number from 0 on, not {limit!r:.80}")
     wanted = checked_filter(filter)
     _check_clear(context, wanted)
     query = {"type": THREAD, **_placed(context, wanted), **({} if ended else _living(context))}
-    found: list[Thread] = []
+    behind = _behind(before)
+    found, damaged = list[Thread](), list[str]()
     while len(found) < limit:
         size = limit - len(found) if not wanted else NUMBER_IN_A_PAGE
-        documents = await Find(context.checkpoints, query | _behind(before), sort=ORDER, limit=size)
-        threads = [_read(document) for document in documents]
-        found += [thread for thread in threads if contains(thread.metadata, wanted)]
-        if len(threads) < size:
+        documents = await Find(context.checkpoints, query | behind, sort=ORDER, limit=size)
+        read = [_sound(context, document) for document in documents]
+        found += [thread for thread in read if thread is not None and contains(thread.metadata, wanted)]
+        damaged += [
+            str(document.get("thread_id")) for document, thread in zip(documents, read, strict=True) if thread is None
+        ]
+        if len(documents) < size:
             break
-        before = threads[-1]
-    return found[:limit]
+        behind = _after(documents[-1].get("updated_at"), documents[-1].get("thread_id"))
+    if not found and not damaged:
+        await ensure_ours(context)
+    return Listing(found[:limit], damaged)
 
 
 def _check_clear(context: Context, wanted: Mapping[str, Any]) -> None:
@@ -87,22 +110,38 @@ def _placed(context: Context, wanted: Mapping[str, Any]) -> Document:
 
 def _behind(before: object) -> Document:
     """Return the condition for what comes behind a thread or before a time; a thread without checkpoints never does."""
-    began = datetime(1970, 1, 1, tzinfo=timezone.utc)
     if before is None:
-        return {"updated_at": {"$gt": began}}
+        return {"updated_at": {"$gt": BEGAN}}
     if isinstance(before, Thread):
-        ties: list[Document] = [{"updated_at": {"$lt": before.updated_at}}, {"thread_id": {"$gt": before.thread_id}}]
-        return {"updated_at": {"$gt": began, "$lte": before.updated_at}, "$or": ties}
+        return _after(before.updated_at, before.thread_id)
     if isinstance(before, datetime):
-        return {"updated_at": {"$gt": began, "$lt": before}}
+        return {"updated_at": {"$gt": BEGAN, "$lt": before}}
     raise InvalidInputError(f"before must be a Thread or a datetime, not {type(before).__name__}")
 
 
+def _after(updated_at: object, thread_id: object) -> Document:
+    """Return the condition for what comes behind a document with these fields, damaged or not."""
+    ties: list[Document] = [{"updated_at": {"$lt": updated_at}}, {"thread_id": above(thread_id)}]
+    return {"updated_at": {"$gt": BEGAN, "$lte": updated_at}, "$or": ties}
+
+
+def _sound(context: Context, document: Document) -> Thread | None:
+    """Read the document of a thread, or leave it out where it is damaged."""
+    with context.state.damage.left_out(document["_id"]):
+        return _read(document)
+    return None
+
+
 def _read(document: Document) -> Thread:
-    thread_id = document["thread_id"]
-    check_version(document, f"thread {thread_id!r}")
+    what = f"thread {shown(document.get('thread_id'))}"
+    check_version(document, what)
     try:
-        metadata = {**document.get("last_metadata", {}), **document.get("metadata", {})}
-        return Thread(thread_id, utc(document["created_at"]), utc(document["updated_at"]), metadata)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CorruptDataError(f"thread {thread_id!r}: its document is not readable: {error!r}") from error
+        thread_id = read_field(document, "thread_id", str)
+        check_key(document, thread_key(thread_id))
+        created_at, updated_at = read_time(document, "created_at"), read_time(document, "updated_at")
+        last, lasting = (
+            read_field(document, field, dict) if field in document else {} for field in ("last_metadata", "metadata")
+        )
+        return Thread(thread_id, created_at, updated_at, {**last, **lasting})
+    except (CorruptDataError, UnicodeError) as error:
+        raise CorruptDataError(f"{what}: its document is not readable: {error}") from error

@@ -9,33 +9,40 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-from pymongo.errors import BulkWriteError, DuplicateKeyError
+from pymongo.errors import BulkWriteError
 
+from mongomem.arguments import shown
+from mongomem.checkpoint.binding import name_key_binding
 from mongomem.checkpoint.caches import ThreadState
 from mongomem.checkpoint.chunks import LONGEST_SMALL
+from mongomem.checkpoint.codec import Obstacle
 from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.diagnosis import NAME_KEY_BYTES, Key, advised, name_key_of
 from mongomem.checkpoint.documents import (
     CHECKPOINT,
     CHUNK,
     SCHEMA_VERSION,
     THREAD,
     all_chunks_of,
+    check_key,
+    check_type,
     check_version,
     chunk_key,
+    misfiled,
     new_generation_number,
     next_epoch,
+    read_epoch,
+    read_field,
+    read_time,
     thread_key,
-    utc,
 )
 from mongomem.commands import BulkWrite, Document, Find, Update, UpdateMany, Write
 from mongomem.effects import Sleep
-from mongomem.errors import ConfigurationError, ContentionError, CorruptDataError
-
-NAME_KEY_BYTES = 32
+from mongomem.errors import ContentionError, CorruptDataError, MongomemError
+from mongomem.upserts import only_duplicates
 
 FIRST_PAUSE_SECONDS = 0.005
 
@@ -50,33 +57,38 @@ def known_thread(context: Context, document: Document | None) -> ThreadState | N
     what is left of it, so nothing new may rely on that.
 
     Raises:
-        CorruptDataError: The document lacks a field, or a field is of another type.
-        ConfigurationError: Its key cannot be decrypted.
+        CorruptDataError: The document lacks a field, or a field is of another type, or it is another's.
+        ConfigurationError: It was written with other encryption, or none.
     """
     if document is None:
         return None
-    what = f"thread {document.get('thread_id')!r}"
+    what = f"thread {shown(document.get('thread_id'))}"
     check_version(document, what)
     try:
-        stamped_at = utc(document["stamped_at"])
-        epoch, generation = int(document["epoch"]), int(document["generation"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CorruptDataError(f"{what}: its document is not readable: {error!r}") from error
-    is_over = not context.lives(stamped_at)
-    begins = is_over or bool(document.get("deleted_at")) or document.get("updated_at") is None
-    own_epoch = next_epoch(context.now(), epoch) if is_over else epoch
-    return ThreadState(own_epoch, generation, stamped_at, _name_key(context, document, what), begins)
+        thread_id = read_field(document, "thread_id", str)
+        check_key(document, thread_key(thread_id))
+        check_type(document, THREAD)
+        epoch, generation = read_epoch(document), read_field(document, "generation", int)
+        stamped_at = read_time(document, "stamped_at")
+        is_over = not context.lives(stamped_at)
+        begins = is_over or bool(document.get("deleted_at")) or document.get("updated_at") is None
+        own_epoch = next_epoch(context.now(), epoch) if is_over else epoch
+        return ThreadState(own_epoch, generation, stamped_at, _name_key(context, thread_id, document, begins), begins)
+    except (CorruptDataError, UnicodeError) as error:
+        raise CorruptDataError(f"{what}: its document is not readable: {error}") from error
 
 
-def _name_key(context: Context, document: Document, what: str) -> bytes:
-    if not context.codec.seals:
-        return b""
-    if "name_key" not in document:
-        return new_name_key()
-    try:
-        return context.codec.open(document["name_key"])
-    except Exception as error:
-        raise ConfigurationError(f"{what} cannot be decrypted: it was written under another key ({error})") from error
+def _name_key(context: Context, thread_id: str, document: Document, begins: bool) -> bytes:
+    """Return the secret that chunks are named with: its own, or a new one where nothing stands under that any more."""
+    codec = context.codec
+    key, secret = name_key_of(codec, thread_id, document)
+    if secret is not None and codec.seals:
+        return secret
+    new = new_name_key() if codec.seals else b""
+    if begins or (key is Key.ABSENT and (not codec.seals or codec.policy.allow_plaintext)):
+        return new
+    obstacle = Obstacle.SEALED if not codec.seals else Obstacle.PLAIN if key is Key.ABSENT else Obstacle.KEY
+    raise advised(obstacle, key, thread_id) or CorruptDataError("its name_key is not its own")
 
 
 def new_thread(context: Context) -> ThreadState:
@@ -108,7 +120,7 @@ async def read_thread(context: Context, thread_id: str) -> ThreadState | None:
 
 def thread_query(thread_id: str) -> Document:
     """Return the query for a thread document."""
-    return {"_id": thread_key(thread_id), "thread_id": thread_id, "type": THREAD}
+    return {"_id": thread_key(thread_id), "thread_id": thread_id}
 
 
 async def ensure_thread(context: Context, thread_id: str) -> ThreadState:
@@ -121,10 +133,13 @@ async def ensure_thread(context: Context, thread_id: str) -> ThreadState:
         if found is not None:
             return found
         thread = replace(new_thread(context), begins=False)
-        with suppress(DuplicateKeyError, BulkWriteError):
+        try:
             await BulkWrite(context.checkpoints, [thread_write(context, thread_id, thread, {})])
+        except BulkWriteError as error:
+            if not only_duplicates(error):
+                raise
         await pause(attempt)
-    raise contention(thread_id)
+    raise await contention(context, thread_id)
 
 
 async def pause(attempt: int) -> None:
@@ -133,9 +148,15 @@ async def pause(attempt: int) -> None:
         await Sleep(FIRST_PAUSE_SECONDS * 2**attempt)
 
 
-def contention(thread_id: str) -> ContentionError:
-    """Return the error that ends the attempts."""
-    return ContentionError(f"thread {thread_id!r} was changed by others {ATTEMPTS} times meanwhile: try again")
+async def contention(context: Context, thread_id: str) -> MongomemError:
+    """Return the error that ends the attempts: what got in the way every time, or that others did."""
+    for collection in (context.checkpoints, context.writes):
+        for document in await Find(collection, misfiled(thread_id), {"thread_id": 1}, limit=1):
+            return CorruptDataError(
+                f"thread {shown(thread_id)}: its document {document['_id'].hex()} says to be of thread "
+                f"{shown(document.get('thread_id'))}"
+            )
+    return ContentionError(f"thread {shown(thread_id)} was changed by others {ATTEMPTS} times meanwhile: try again")
 
 
 def thread_write(context: Context, thread_id: str, thread: ThreadState, fields: Document) -> Update:
@@ -147,13 +168,14 @@ def thread_write(context: Context, thread_id: str, thread: ThreadState, fields: 
     condition = {"_id": thread_key(thread_id), "thread_id": thread_id, "generation": thread.generation}
     own: Document = {"type": THREAD, "touched_at": now, "schema_version": SCHEMA_VERSION, "epoch": thread.epoch}
     if thread.name_key:
-        own["name_key"] = context.codec.seal(thread.name_key)
+        own["name_key"] = context.codec.seal(thread.name_key, name_key_binding(thread_id))
     birth: Document = {"created_at": now, "stamped_at": now}
     if thread.begins:
         metadata = {field.split(".", 1)[1]: fields[field] for field in fields if field.startswith("metadata.")}
         others = {field: value for field, value in fields.items() if not field.startswith("metadata.")}
         own |= birth | {"metadata": metadata}
-        return Update(condition, {"$set": own | others, "$unset": {"deleted_at": ""}}, upsert=True)
+        former = {"deleted_at": ""} if thread.name_key else {"deleted_at": "", "name_key": ""}
+        return Update(condition, {"$set": own | others, "$unset": former}, upsert=True)
     return Update(condition, {"$set": own | fields, "$setOnInsert": birth, "$unset": {"deleted_at": ""}}, upsert=True)
 
 
@@ -176,7 +198,7 @@ def chunk_writes(
         Update(
             {"_id": chunk_key(thread_id, name), "thread_id": thread_id},
             {
-                "$setOnInsert": context.codec.seal(piece, longest_packed),
+                "$setOnInsert": context.codec.seal_chunk(thread_id, name, piece, longest_packed),
                 "$set": {"type": CHUNK, "epoch": epoch, "touched_at": now},
                 "$unset": {"idle_since": ""},
             },

@@ -9,7 +9,6 @@ may stay here unnoticed, which costs a row and never a wrong answer.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from mongomem.locks import Guarded
 from mongomem.search.codes import Codes, are_codes, can_be_ranked, code_type, decode_codes
 from mongomem.search.freshness import Freshness, Stamp, latest_stamp
 from mongomem.search.metrics import Metric, Vector, normalized
@@ -64,7 +64,7 @@ class Change(NamedTuple):
 
 
 @dataclass(slots=True)
-class Matrix:
+class Matrix(Guarded):
     """Codes of items, one row per vector. Every method may be called from any thread."""
 
     dims: int
@@ -77,10 +77,10 @@ class Matrix:
     _owners: list[str] = field(default_factory=list)
     _rows: dict[str, list[int]] = field(default_factory=dict)
     _stamps: dict[str, Stamp] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._codes = np.empty(0, dtype=code_type(self.dims))
+        self._guard()
 
     @property
     def size(self) -> int:
@@ -191,6 +191,11 @@ class Matrix:
                 slack = self._slack(codes, query)
                 scores = self._scored(codes, query)
             return best(scores, codes["residual"], owners, count, slack)
+
+    def _reset(self) -> None:
+        self._codes = np.empty(0, dtype=code_type(self.dims))
+        self._owners, self._rows, self._stamps = [], {}, {}
+        self.freshness, self._swept, self._waited, self._loading_until = Freshness(), 0, 0, 0.0
 
     def _append(self, changes: list[Change]) -> bool:
         """Append the codes of changes, all or none; say whether they were sound."""

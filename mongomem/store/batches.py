@@ -139,6 +139,15 @@ def sort_batch(ops: Iterable[Op], indexing: Indexing | None) -> Batch:
     return batch
 
 
+def join_writes(batches: Iterable[Batch]) -> Batch:
+    """Make one batch of several that only write: of several writes of one item the last counts."""
+    joined = Batch()
+    for batch in batches:
+        joined.writes |= batch.writes
+        joined.size += batch.size
+    return joined
+
+
 def _iterator(ops: Iterable[Op]) -> Iterator[Op]:
     try:
         return iter(ops)

@@ -9,7 +9,7 @@ from langgraph.store.base import GetOp, Item, ListNamespacesOp, Op, Result, Sear
 
 from mongomem.effects import EmbedQueries
 from mongomem.store import reading
-from mongomem.store.batches import Batch, Search, checked_search, sort_batch
+from mongomem.store.batches import Batch, Search, checked_search, join_writes, sort_batch
 from mongomem.store.context import Context
 from mongomem.store.namespaces import Namespace
 from mongomem.store.ordered import plain_search
@@ -24,12 +24,16 @@ async def batch(context: Context, ops: Iterable[Op]) -> list[Result]:
     Everything is checked before the first command, and everything embedded before the first write.
     """
     work = sort_batch(ops, context.indexing)
-    now = context.now()
-    results = await _read(context, work, now)
+    results = await _read(context, work, context.now())
     if work.writes:
-        await ready_to_write(context)
-        await write(context, work)
+        await _write(context, work)
     return [results.get(place) for place in range(work.size)]
+
+
+async def put(context: Context, batches: Sequence[Batch]) -> list[None]:
+    """Perform puts and deletions that were checked and encoded when they were asked for, all as one batch."""
+    await _write(context, join_writes(batches))
+    return [None] * len(batches)
 
 
 async def get(context: Context, ops: Sequence[GetOp]) -> list[Item | None]:
@@ -49,6 +53,11 @@ async def list_namespaces(context: Context, op: ListNamespacesOp) -> list[Namesp
     """Perform one listing."""
     work = sort_batch([op], context.indexing)
     return await reading.list_namespaces(context, work.listings[0], context.now())
+
+
+async def _write(context: Context, work: Batch) -> None:
+    await ready_to_write(context)
+    await write(context, work)
 
 
 async def _read(context: Context, work: Batch, now: datetime) -> dict[int, Result]:

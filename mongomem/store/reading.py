@@ -11,7 +11,7 @@ from langgraph.store.base import GetOp, Item, ListNamespacesOp
 from pymongo.errors import OperationFailure
 
 from mongomem.arguments import shown
-from mongomem.commands import Aggregate, BulkWrite, Document, Find, Update
+from mongomem.commands import BAD_HINT, UNAUTHORIZED, Aggregate, BulkWrite, Document, Find, Update
 from mongomem.store.batches import Search
 from mongomem.store.context import Context
 from mongomem.store.documents import BY_ID, SHOWN
@@ -31,12 +31,6 @@ from mongomem.store.namespaces import (
     path_range,
     slices,
 )
-
-BAD_HINT = 2
-"""Server error code BadValue: a hint names an index that does not exist (MongoDB 4.4 to 8.2)."""
-
-UNAUTHORIZED = 13
-"""Server error code: the user may not do that (MongoDB 4.4 to 8.2)."""
 
 
 async def get(context: Context, ops: Mapping[int, GetOp], now: datetime) -> dict[int, Item | None]:
@@ -123,7 +117,7 @@ async def refresh(context: Context, items: Sequence[Stored], now: datetime) -> N
     try:
         await BulkWrite(context.items, updates, ordered=False)
     except OperationFailure as error:
-        if error.code != UNAUTHORIZED:
+        if error.code not in UNAUTHORIZED:
             raise
 
 

@@ -41,7 +41,7 @@ async def semantic_search(
     What was acknowledged before the search began is in it, whoever wrote it. The order is total: by
     score, then by id; behind it by update, then by id. With a lowest score nothing follows, and pages end there.
     """
-    await check_configuration(context)
+    indexing = await check_configuration(context) or indexing
     scored = await _ranked(context, indexing, search, query, now)
     end, lowest = search.offset + search.limit, search.min_score
     if lowest is not None:

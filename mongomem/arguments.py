@@ -91,8 +91,9 @@ def checked_text(name: str, value: object, error: type[MongomemError] = InvalidI
     """
     if not isinstance(value, str):
         raise error(f"{name} must be a string, not {shown(value)}")
+    text = str.__str__(value)  # and not what a subclass says of itself
     try:
-        value.encode()
+        text.encode()
     except UnicodeEncodeError:
-        raise error(f"{name} holds a surrogate, which is no character: {shown(value)}") from None
-    return str.__str__(value)
+        raise error(f"{name} holds a surrogate, which is no character: {shown(text)}") from None
+    return text

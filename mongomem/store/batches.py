@@ -233,7 +233,7 @@ def _checked_put(op: PutOp, indexing: Indexing | None) -> Put | Deletion:
     if not isinstance(op.value, Mapping):
         raise InvalidInputError(f"{name}: value must be a dict, not {shown(op.value)}")
     value = encode_value(op.value, name)
-    texts = indexing.texts(op.value, index) if indexing else ()
+    texts = indexing.texts(value.value, index) if indexing else ()
     return Put(namespace, key, value, texts, index, ttl)
 
 

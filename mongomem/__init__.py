@@ -21,6 +21,7 @@ from mongomem.errors import (
     MongomemError,
     ReindexError,
     SchemaVersionError,
+    ServerUnavailableError,
     UnstorableValueError,
     UsageError,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "Pruned",
     "ReindexError",
     "SchemaVersionError",
+    "ServerUnavailableError",
     "Thread",
     "UnstorableValueError",
     "UsageError",

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.store.base import IndexConfig, Item, TTLConfig
+from langgraph.store.base import NOT_PROVIDED, IndexConfig, Item, NotProvided, TTLConfig
 from pymongo import AsyncMongoClient
 
 from mongomem.checkpoint.addresses import identifier
 from mongomem.checkpoint.context import checked_keys
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.commands import Plan
-from mongomem.drivers import Concerns, drivers_for
+from mongomem.connection import OPEN_TIMEOUT
 from mongomem.errors import InvalidInputError, UsageError
 from mongomem.opening import Opening
+from mongomem.options import checked_options
 from mongomem.schema.names import DEFAULT_PREFIX
 from mongomem.store.batches import check_namespace
 from mongomem.store.reading import items_behind
@@ -27,16 +29,24 @@ PAGE = 100
 """How many items are read at a time while everything of a user is gathered."""
 
 
+HELD_OPTIONS: Mapping[str, Callable[..., Any]] = {"saver_options": MongoSaver, "store_options": MongoStore}
+"""The options of a memory that hold options of what it is made of."""
+
+SHARED_OPTIONS = frozenset({"db_name", "collection_prefix", "auto_setup"})
+"""What saver and store have in common: an option of the memory, so that it is of both."""
+
+
 class MongoMemory:
     """A saver and a store on one client and one database.
 
     Args:
         client: A ``MongoClient``, an ``AsyncMongoClient`` or a ``mongomock.MongoClient``. The caller owns it.
-        db_name: The database.
+        db_name: The database. None: the one that the client's connection string names, else ``mongomem``.
         index: How the store embeds items for ``search(query=...)``: LangGraph's ``IndexConfig``.
         serde: Serializer of the threads' state; an ``EncryptedSerializer`` encrypts that and nothing of the store.
         ttl: Life of unused items, as LangGraph's ``TTLConfig``.
-        thread_ttl: Life of unused threads, in minutes or as a ``timedelta``.
+        thread_ttl: Life of unused threads, in minutes or as a ``timedelta``; None for ever, not given as the
+            collections have it.
         collection_prefix: Put before the names of all collections.
         auto_setup: Create the indexes before the first write.
         user_key: The metadata key of a thread that names its user: run graphs with
@@ -52,12 +62,12 @@ class MongoMemory:
     def __init__(
         self,
         client: Any,
-        db_name: str = "mongomem",
+        db_name: str | None = None,
         *,
         index: IndexConfig | None = None,
         serde: SerializerProtocol | None = None,
         ttl: TTLConfig | None = None,
-        thread_ttl: Any = None,
+        thread_ttl: float | timedelta | NotProvided | None = NOT_PROVIDED,
         collection_prefix: str = DEFAULT_PREFIX,
         auto_setup: bool = True,
         user_key: str = "user_id",
@@ -66,35 +76,47 @@ class MongoMemory:
         store_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._client = client
-        self._drivers = drivers_for(client, db_name, Concerns())
         (self._user_key,) = checked_keys("user_key", (user_key,))
         self._user_namespace = user_namespace
         shared: dict[str, Any] = {"collection_prefix": collection_prefix, "auto_setup": auto_setup}
-        own_saver = {"serde": serde, "ttl": thread_ttl, "metadata_indexes": (user_key,), **(saver_options or {})}
-        own_store = {"index": index, "ttl": ttl, **(store_options or {})}
+        own_saver: dict[str, Any] = {"serde": serde, "ttl": thread_ttl, "metadata_indexes": (user_key,)}
+        own_saver |= checked_options("saver_options", saver_options, MongoSaver, SHARED_OPTIONS)
+        own_store: dict[str, Any] = {"index": index, "ttl": ttl}
+        own_store |= checked_options("store_options", store_options, MongoStore, SHARED_OPTIONS)
         self.saver = MongoSaver(client, db_name, **shared, **own_saver)
         self.store = MongoStore(client, db_name, **shared, **own_store)
+        self._drivers = self.saver._drivers
 
     @classmethod
-    def from_conn_string(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> Opening[MongoMemory]:
+    def from_conn_string(
+        cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
+    ) -> Opening[MongoMemory]:
         """Return something to enter, with ``with`` or ``async with``, that yields a memory and owns its client.
 
         Args:
             uri: The connection string.
-            db_name: The database.
+            db_name: The database. None: the one that the connection string names, else ``mongomem``.
+            open_timeout: How long entering waits for an answer of the servers, in seconds. None: does not ask.
             **options: Those of `MongoMemory`; any other reaches the client.
         """
-        return Opening.of(cls, uri, {"db_name": db_name, **options})
+        return Opening.of(cls, uri, open_timeout, {"db_name": db_name, **options}, HELD_OPTIONS)
 
     @classmethod
-    def connect(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> MongoMemory:
-        """Return a memory that owns a ``MongoClient``, where no ``with`` spans notebook cells. End with `close`."""
-        return Opening.of(cls, uri, {"db_name": db_name, **options}).__enter__()
+    def connect(
+        cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
+    ) -> MongoMemory:
+        """Return a memory that owns a ``MongoClient``, where no ``with`` spans notebook cells. End with `close`.
+
+        Options are those of `from_conn_string`.
+        """
+        return cls.from_conn_string(uri, db_name=db_name, open_timeout=open_timeout, **options).__enter__()
 
     @classmethod
-    async def aconnect(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> MongoMemory:
+    async def aconnect(
+        cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
+    ) -> MongoMemory:
         """Return a memory that owns an ``AsyncMongoClient``. End with `aclose`."""
-        return await Opening.of(cls, uri, {"db_name": db_name, **options}).__aenter__()
+        return await cls.from_conn_string(uri, db_name=db_name, open_timeout=open_timeout, **options).__aenter__()
 
     def close(self) -> None:
         """Close the client, a ``MongoClient``."""

@@ -20,7 +20,7 @@ from bson.timestamp import Timestamp
 from pymongo.errors import AutoReconnect, BulkWriteError
 
 from mongomem.commands import BulkWrite, Command, Plan
-from mongomem.drivers import Blocking, drive
+from mongomem.drivers import Blocking, begin, drive
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class _Intercepting(Command[T]):
 
 def _intercepted(plan: Plan[T], performer: Callable[[Command[Any], Any], Any]) -> Plan[T]:
     """Return `plan` with each of its commands handed to `performer`: itself a plan, so any driver runs it."""
-    return drive(plan, lambda command: _Intercepting(command, performer))
+    return drive(begin(plan, lambda _: False), lambda command: _Intercepting(command, performer))
 
 
 @dataclass(slots=True)
@@ -152,6 +152,9 @@ class MongomockCollection:
 
     def list_indexes(self) -> list[dict[str, Any]]:
         return list(self.collection.list_indexes())
+
+    def drop_index(self, name: str) -> None:
+        self.collection.drop_index(name)
 
     def update_many(self, filter: Any, update: Any) -> Any:
         return self.collection.update_many(filter, update)

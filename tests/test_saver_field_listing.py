@@ -270,3 +270,31 @@ def test_a_document_from_the_future_is_refused(kind_of: str, mongo_client: Mongo
         _ = saver.get_tuple(config) if kind_of != "thread" else saver.put(config, empty_checkpoint(), {}, {})
     assert list(saver.list(None)) == [] if kind_of != "thread" else saver.list_threads() == []
     assert saver.damaged_documents == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("config", [{"configurable": {}}, {"configurable": {"thread_id": None}}, {}, {"metadata": {}}])
+async def test_a_config_without_a_thread_lists_nobodys(
+    config: Any, kind: str, mongo_uri: str, database_name: str
+) -> None:
+    async with saver_of(kind, mongo_uri, database_name) as saver:
+        calls = Calls(saver, kind)
+        await Steps(calls, "a tenant's").put(a=1)
+        with pytest.raises(InvalidInputError, match="thread_id"):
+            await calls.list(config)
+        assert len(await calls.list(None)) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wrong", [None, 0, 1, "", "no", [], {"$ne": None}])
+async def test_what_is_no_dry_run_removes_nothing(wrong: Any, kind: str, mongo_uri: str, database_name: str) -> None:
+    async with saver_of(kind, mongo_uri, database_name) as saver:
+        calls = Calls(saver, kind)
+        steps = Steps(calls)
+        for number in range(3):
+            await steps.put(number=number)
+        with pytest.raises(InvalidInputError, match="dry_run must be True or False"):
+            await calls("prune", ["t"], dry_run=wrong)
+        with pytest.raises(InvalidInputError, match="dry_run must be True or False"):
+            await calls("delete_idle_threads", timedelta(microseconds=1), dry_run=wrong)
+        assert len(await calls.list(None)) == 3

@@ -76,6 +76,7 @@ class SaverState:
         self.messages = MessageMemo(5 * share)
         self.damage = Damage()
         self.is_set_up = False
+        self.is_ours = False
         self.found_ttl: timedelta | None = None
 
     def remember_parent(self, address: Address, parent: Parent) -> None:

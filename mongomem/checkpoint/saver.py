@@ -5,7 +5,7 @@ Here is what a running graph calls; what is done with whole threads stands in `m
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,26 +19,29 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.store.base import NOT_PROVIDED, NotProvided
 
-from mongomem.arguments import checked_flag
+from mongomem.arguments import checked_flag, checked_number
 from mongomem.checkpoint import pending, reading, writing
 from mongomem.checkpoint.caches import SaverState
 from mongomem.checkpoint.codec import Codec, Policy
 from mongomem.checkpoint.context import (
     Context,
     Options,
-    checked_cache_bytes,
+    checked_clock,
     checked_grace,
     checked_keys,
     lifetime,
 )
+from mongomem.checkpoint.default_serializer import checked_serde
 from mongomem.checkpoint.documents import Collections
 from mongomem.checkpoint.history import get_delta_channel_history
 from mongomem.checkpoint.setup import setup
 from mongomem.checkpoint.upkeep import ThreadUpkeep
-from mongomem.checkpoint.versions import next_version
+from mongomem.checkpoint.versions import Version, next_version
 from mongomem.clock import utc_now
-from mongomem.drivers import Concerns, drivers_for
+from mongomem.connection import OPEN_TIMEOUT
+from mongomem.drivers import Concerns, begins_at_call, drivers_for
 from mongomem.errors import ConfigurationError
 from mongomem.opening import Opening
 from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
@@ -55,10 +58,12 @@ class MongoSaver(ThreadUpkeep):
     Args:
         client: A ``MongoClient`` (sync and async methods), an ``AsyncMongoClient`` (async methods only)
             or a ``mongomock.MongoClient``. The caller owns and closes it.
-        db_name: The database.
-        serde: Serializer of values; LangGraph's ``EncryptedSerializer`` encrypts every chunk.
-        ttl: How long an unused thread lives, in minutes or as a ``timedelta``; None means for ever. Belongs
-            to the collections: give every saver of them the same.
+        db_name: The database. None: the one that the client's connection string names, else ``mongomem``.
+        serde: Serializer of values; LangGraph's ``EncryptedSerializer`` encrypts every chunk. The default one revives
+            data types and calls no function, see `mongomem.checkpoint.default_serializer`.
+        ttl: How long an unused thread lives, in minutes or as a ``timedelta``. Belongs to the collections: not given,
+            it is as they have it, and a saver that is given another one changes it in its setup. None means for ever:
+            the setup ends a TTL that they have.
         collection_prefix: Put before the names of the collections.
         auto_setup: Create the indexes before the first write. Off for users who may not create indexes.
         metadata_indexes: Metadata keys by which threads are listed, e.g. ``("user_id",)``.
@@ -81,10 +86,10 @@ class MongoSaver(ThreadUpkeep):
     def __init__(
         self,
         client: Any,
-        db_name: str = "mongomem",
+        db_name: str | None = None,
         *,
         serde: SerializerProtocol | None = None,
-        ttl: float | timedelta | None = None,
+        ttl: float | timedelta | NotProvided | None = NOT_PROVIDED,
         collection_prefix: str = DEFAULT_PREFIX,
         auto_setup: bool = True,
         metadata_indexes: Sequence[str] = ("user_id",),
@@ -97,17 +102,17 @@ class MongoSaver(ThreadUpkeep):
         allow_unbound: bool = True,
         check_chunks: bool = True,
     ) -> None:
-        super().__init__(serde=serde)
+        super().__init__(serde=checked_serde(serde))
         self._drivers = drivers_for(client, db_name, concerns or Concerns())
-        self._state = SaverState(checked_cache_bytes(cache_bytes))
+        self._state = SaverState(checked_number("cache_bytes", cache_bytes, error=ConfigurationError))
         self._options = Options(
             Collections(checked_prefix(collection_prefix)),
             lifetime(ttl),
             checked_grace(grace),
             None if clear_metadata is None else checked_keys("clear_metadata", clear_metadata),
             checked_keys("metadata_indexes", metadata_indexes),
-            auto_setup,
-            clock,
+            checked_flag("auto_setup", auto_setup, ConfigurationError),
+            checked_clock(clock),
             Policy(
                 checked_flag("allow_plaintext", allow_plaintext, ConfigurationError),
                 checked_flag("allow_unbound", allow_unbound, ConfigurationError),
@@ -116,15 +121,18 @@ class MongoSaver(ThreadUpkeep):
         )
 
     @classmethod
-    def from_conn_string(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> Opening[MongoSaver]:
+    def from_conn_string(
+        cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
+    ) -> Opening[MongoSaver]:
         """Return something to enter, with ``with`` or ``async with``, that yields a saver and owns its client.
 
         Args:
             uri: The connection string.
-            db_name: The database.
+            db_name: The database. None: the one that the connection string names, else ``mongomem``.
+            open_timeout: How long entering waits for an answer of the servers, in seconds. None: does not ask.
             **options: Those of `MongoSaver`; any other reaches the client.
         """
-        return Opening.of(cls, uri, {"db_name": db_name, **options})
+        return Opening.of(cls, uri, open_timeout, {"db_name": db_name, **options})
 
     @property
     def damaged_documents(self) -> int:
@@ -138,17 +146,19 @@ class MongoSaver(ThreadUpkeep):
         """Create the indexes and bring older documents up to date. Idempotent, and safe when many do it at once."""
         self._drivers.run(setup(self._context()))
 
-    async def asetup(self) -> None:
+    @begins_at_call
+    def asetup(self) -> Coroutine[Any, Any, None]:
         """Do what `setup` does."""
-        await self._drivers.arun(setup(self._context()))
+        return self._drivers.arun(setup(self._context()))
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that the config names, or the newest of its namespace, or None."""
         return self._drivers.run(reading.get_tuple(self._context(), config))
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+    @begins_at_call
+    def aget_tuple(self, config: RunnableConfig) -> Coroutine[Any, Any, CheckpointTuple | None]:
         """Do what `get_tuple` does."""
-        return await self._drivers.arun(reading.get_tuple(self._context(), config))
+        return self._drivers.arun(reading.get_tuple(self._context(), config))
 
     def list(
         self,
@@ -212,15 +222,16 @@ class MongoSaver(ThreadUpkeep):
         """
         return self._drivers.run(writing.put(self._context(), config, checkpoint, metadata))
 
-    async def aput(
+    @begins_at_call
+    def aput(
         self,
         config: RunnableConfig,
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-    ) -> RunnableConfig:
+    ) -> Coroutine[Any, Any, RunnableConfig]:
         """Do what `put` does."""
-        return await self._drivers.arun(writing.put(self._context(), config, checkpoint, metadata))
+        return self._drivers.arun(writing.put(self._context(), config, checkpoint, metadata))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -231,11 +242,12 @@ class MongoSaver(ThreadUpkeep):
         """
         self._drivers.run(pending.put_writes(self._context(), config, writes, task_id, task_path))
 
-    async def aput_writes(
+    @begins_at_call
+    def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         """Do what `put_writes` does."""
-        await self._drivers.arun(pending.put_writes(self._context(), config, writes, task_id, task_path))
+        return self._drivers.arun(pending.put_writes(self._context(), config, writes, task_id, task_path))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -243,17 +255,18 @@ class MongoSaver(ThreadUpkeep):
         """Return what the ancestors of a checkpoint contributed to channels: the writes, and a stored value before."""
         return self._drivers.run(get_delta_channel_history(self._context(), config, channels))
 
-    async def aget_delta_channel_history(
+    @begins_at_call
+    def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
+    ) -> Coroutine[Any, Any, Mapping[str, DeltaChannelHistory]]:
         """Do what `get_delta_channel_history` does."""
-        return await self._drivers.arun(get_delta_channel_history(self._context(), config, channels))
+        return self._drivers.arun(get_delta_channel_history(self._context(), config, channels))
 
-    def get_next_version(self, current: str | None, channel: None) -> str:
-        """Return a version above `current`: an ordered string, whatever kind `current` is of."""
+    def get_next_version(self, current: Version | None, channel: None) -> Version:
+        """Return a version above `current`, of its kind; without one an ordered string."""
         return next_version(current)
 
-    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[str]:
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[Any]:
         """Return a clone whose serializer also revives these types; it shares client and caches."""
         return super().with_allowlist(extra_allowlist)
 

@@ -13,6 +13,7 @@ from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import THREAD, check_key, check_version, read_field, read_time, thread_key
 from mongomem.checkpoint.metadata import checked_filter, contains, equalities
 from mongomem.checkpoint.positions import above
+from mongomem.checkpoint.setup import ensure_ours
 from mongomem.commands import Document, Find
 from mongomem.errors import ConfigurationError, CorruptDataError, InvalidInputError
 
@@ -77,6 +78,8 @@ async def listing(context: Context, filter: object, limit: object, before: objec
         if len(documents) < size:
             break
         behind = _after(documents[-1].get("updated_at"), documents[-1].get("thread_id"))
+    if not found and not damaged:
+        await ensure_ours(context)
     return Listing(found[:limit], damaged)
 
 

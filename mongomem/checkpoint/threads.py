@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-from pymongo.errors import BulkWriteError, DuplicateKeyError
+from pymongo.errors import BulkWriteError
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.binding import name_key_binding
@@ -43,6 +42,7 @@ from mongomem.checkpoint.documents import (
 from mongomem.commands import BulkWrite, Document, Find, Update, UpdateMany, Write
 from mongomem.effects import Sleep
 from mongomem.errors import ContentionError, CorruptDataError, MongomemError
+from mongomem.upserts import only_duplicates
 
 FIRST_PAUSE_SECONDS = 0.005
 
@@ -133,8 +133,11 @@ async def ensure_thread(context: Context, thread_id: str) -> ThreadState:
         if found is not None:
             return found
         thread = replace(new_thread(context), begins=False)
-        with suppress(DuplicateKeyError, BulkWriteError):
+        try:
             await BulkWrite(context.checkpoints, [thread_write(context, thread_id, thread, {})])
+        except BulkWriteError as error:
+            if not only_duplicates(error):
+                raise
         await pause(attempt)
     raise await contention(context, thread_id)
 

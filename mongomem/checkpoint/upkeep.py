@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,10 +13,10 @@ from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.copying import copy_thread
 from mongomem.checkpoint.removing import Pruned
 from mongomem.checkpoint.thread_list import Thread, list_threads
-from mongomem.drivers import Drivers
+from mongomem.drivers import Drivers, begins_at_call
 
 
-class ThreadUpkeep(BaseCheckpointSaver[str]):
+class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a thread has, see `Version`
     """The methods of a saver that are about whole threads and not about one checkpoint."""
 
     _drivers: Drivers
@@ -40,9 +40,10 @@ class ThreadUpkeep(BaseCheckpointSaver[str]):
         """
         self._drivers.run(removing.delete_for_runs(self._context(), run_ids))
 
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+    @begins_at_call
+    def adelete_for_runs(self, run_ids: Sequence[str]) -> Coroutine[Any, Any, None]:
         """Do what `delete_for_runs` does."""
-        await self._drivers.arun(removing.delete_for_runs(self._context(), run_ids))
+        return self._drivers.arun(removing.delete_for_runs(self._context(), run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy every checkpoint of a thread, with its writes, into another; nothing of the copy hangs on the source.
@@ -51,9 +52,10 @@ class ThreadUpkeep(BaseCheckpointSaver[str]):
         """
         self._drivers.run(copy_thread(self._context(), source_thread_id, target_thread_id))
 
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+    @begins_at_call
+    def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> Coroutine[Any, Any, None]:
         """Do what `copy_thread` does."""
-        await self._drivers.arun(copy_thread(self._context(), source_thread_id, target_thread_id))
+        return self._drivers.arun(copy_thread(self._context(), source_thread_id, target_thread_id))
 
     def prune(  # type: ignore[override]  # LangGraph's gives None; what went is worth telling
         self,
@@ -66,7 +68,9 @@ class ThreadUpkeep(BaseCheckpointSaver[str]):
     ) -> list[Pruned]:
         """Remove old checkpoints of threads, and the chunks that nothing has referred to for the grace.
 
-        What stays reads as before, as with `delete_for_runs`. Subgraphs of a call that goes, go with it.
+        What stays reads as before, as with `delete_for_runs`. Of each namespace the newest checkpoint stays. The
+        namespaces of one call go with the checkpoint that called; the memory of a subgraph compiled with
+        ``checkpointer=True`` belongs to no call, and is a namespace like the root's.
 
         Args:
             thread_ids: The threads.
@@ -80,7 +84,8 @@ class ThreadUpkeep(BaseCheckpointSaver[str]):
         """
         return self._drivers.run(removing.prune(self._context(), thread_ids, strategy, keep_last, older_than, dry_run))
 
-    async def aprune(  # type: ignore[override]  # as `prune`
+    @begins_at_call
+    def aprune(  # type: ignore[override]  # as `prune`
         self,
         thread_ids: Sequence[str],
         *,
@@ -88,19 +93,18 @@ class ThreadUpkeep(BaseCheckpointSaver[str]):
         keep_last: int = 1,
         older_than: timedelta | None = None,
         dry_run: bool = False,
-    ) -> list[Pruned]:
+    ) -> Coroutine[Any, Any, list[Pruned]]:
         """Do what `prune` does."""
-        return await self._drivers.arun(
-            removing.prune(self._context(), thread_ids, strategy, keep_last, older_than, dry_run)
-        )
+        return self._drivers.arun(removing.prune(self._context(), thread_ids, strategy, keep_last, older_than, dry_run))
 
     def delete_idle_threads(self, idle_for: timedelta, *, dry_run: bool = False) -> list[Thread]:
         """Delete the threads that no namespace updated for so long; return those, or those that would go."""
         return self._drivers.run(removing.delete_idle_threads(self._context(), idle_for, dry_run))
 
-    async def adelete_idle_threads(self, idle_for: timedelta, *, dry_run: bool = False) -> list[Thread]:
+    @begins_at_call
+    def adelete_idle_threads(self, idle_for: timedelta, *, dry_run: bool = False) -> Coroutine[Any, Any, list[Thread]]:
         """Do what `delete_idle_threads` does."""
-        return await self._drivers.arun(removing.delete_idle_threads(self._context(), idle_for, dry_run))
+        return self._drivers.arun(removing.delete_idle_threads(self._context(), idle_for, dry_run))
 
     def list_threads(
         self, *, filter: dict[str, Any] | None = None, limit: int = 100, before: Thread | datetime | None = None
@@ -114,8 +118,9 @@ class ThreadUpkeep(BaseCheckpointSaver[str]):
         """
         return self._drivers.run(list_threads(self._context(), filter, limit, before))
 
-    async def alist_threads(
+    @begins_at_call
+    def alist_threads(
         self, *, filter: dict[str, Any] | None = None, limit: int = 100, before: Thread | datetime | None = None
-    ) -> list[Thread]:
+    ) -> Coroutine[Any, Any, list[Thread]]:
         """Do what `list_threads` does."""
-        return await self._drivers.arun(list_threads(self._context(), filter, limit, before))
+        return self._drivers.arun(list_threads(self._context(), filter, limit, before))

@@ -28,6 +28,7 @@ from mongomem.checkpoint.caches import Parent, ThreadState
 from mongomem.checkpoint.chunks import LONGEST_SMALL, Stored
 from mongomem.checkpoint.codec import LONGEST_PACKED
 from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.copies import detached, detached_values, own_copy
 from mongomem.checkpoint.documents import CHECKPOINT, SCHEMA_VERSION, checkpoint_key, chunk_key, value_fields
 from mongomem.checkpoint.encoding import BODY, NO_PARENT, Encoded, Serialized, encode, serialize_body, serialize_values
 from mongomem.checkpoint.grounds import Ground, remembered, survey
@@ -65,8 +66,8 @@ async def put(
 
     One round trip where the caches know thread and parent, two where they do not, and one more for
     each level of names above the first that the parent has. Values are serialized before the first
-    of them: what is stored is what was passed, whatever the caller does to it afterwards. Only where
-    the parent turns out to be gone, what it was relied on for is serialized then.
+    of them, or copied where that takes long: what is stored is what was passed, whatever the caller does to it
+    afterwards. Only where the parent turns out to be gone, what it was relied on for is serialized then.
 
     Raises:
         ContentionError: Others changed the thread at the same time, again and again.
@@ -74,17 +75,16 @@ async def put(
     address = address_of(config)
     _check(checkpoint)
     child = address.at(identifier("checkpoint id", checkpoint["id"]))
-    task = Put(child, address.checkpoint_id, checkpoint, get_checkpoint_metadata(config, metadata))
+    truth = detached(get_checkpoint_metadata(config, metadata))
+    task = Put(child, address.checkpoint_id, own_copy(checkpoint), truth)
     ground = remembered(context, address)
-    values = {BODY: serialize_body(checkpoint, task.truth, context.codec)}
-    known = ground.parent if ground else NO_PARENT
-    work = partial(serialize_values, checkpoint, known, context.codec)
-    values |= await Compute(work, partial(size_to_serialize, checkpoint, known))
+    values = {BODY: serialize_body(checkpoint, truth, context.codec)}
+    values |= await _serialization(context, checkpoint, ground.parent if ground else NO_PARENT)
     await ready(context)
     for attempt in range(ATTEMPTS):
         if ground is None:
             ground = await survey(context, address)
-            values |= serialize_values(checkpoint, ground.parent, context.codec, done=values)
+            values |= serialize_values(task.checkpoint, ground.parent, context.codec, done=values)
         if await _put_on(context, task, values, ground):
             context.state.parents.pop(address)
             return child.config()
@@ -92,6 +92,15 @@ async def put(
         ground = None
         await pause(attempt)
     raise await contention(context, address.thread_id)
+
+
+def _serialization(context: Context, checkpoint: Checkpoint, parent: Parent) -> Compute[dict[str, Serialized]]:
+    work = partial(serialize_values, parent=parent, codec=context.codec)
+    return Compute(
+        partial(work, checkpoint),
+        partial(size_to_serialize, checkpoint, parent),
+        detached=lambda: partial(work, detached_values(checkpoint, parent)),
+    )
 
 
 def _check(checkpoint: Any) -> None:

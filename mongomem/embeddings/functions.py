@@ -7,14 +7,18 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base.embed import EmbeddingsLambda
 
-from mongomem.embeddings.embedder import Embedder
+from mongomem.embeddings.batches import BatchSize
+from mongomem.embeddings.embedder import NamedEmbedder
+from mongomem.embeddings.identity import identity_of
 from mongomem.errors import UsageError
+from mongomem.locks import Guarded
+from mongomem.loops import run_on
+from mongomem.workers import in_worker
 
 T = TypeVar("T")
 EmbeddingFunction: TypeAlias = Callable[[list[str]], Any]
@@ -22,7 +26,7 @@ EmbeddingFunction: TypeAlias = Callable[[list[str]], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FunctionEmbedder(Embedder):
+class FunctionEmbedder(NamedEmbedder):
     """A function of the user, sync or async, in both worlds.
 
     A sync function serves async callers in a worker thread. An async one serves sync callers on a
@@ -39,12 +43,12 @@ class FunctionEmbedder(Embedder):
     async def _adocuments(self, texts: list[str]) -> Any:
         if inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(type(self.function).__call__):
             return await self.function(texts)
-        vectors = await asyncio.to_thread(self.function, texts)
+        vectors = await in_worker("embedding", self.function, texts)
         return await vectors if inspect.isawaitable(vectors) else vectors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LangChainEmbedder(Embedder):
+class LangChainEmbedder(NamedEmbedder):
     """A LangChain ``Embeddings``, by its own four methods."""
 
     embeddings: Embeddings
@@ -62,11 +66,11 @@ class LangChainEmbedder(Embedder):
         return [await self.embeddings.aembed_query(text)]
 
 
-class _BackgroundLoop:
+class _BackgroundLoop(Guarded):
     """An event loop on a daemon thread, started at first use, where sync callers have awaitables awaited."""
 
     def __init__(self) -> None:
-        self._starting = threading.Lock()
+        self._guard()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -82,15 +86,10 @@ class _BackgroundLoop:
             raise UsageError(
                 "An async embedding function called a sync method that embeds: await the async twin instead"
             )
-        future = asyncio.run_coroutine_threadsafe(_await(awaitable), self._started())
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return run_on(self._started(), _await(awaitable), patience=None)
 
     def _started(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
+        with self._lock:
             if self._loop is None or self._thread is None or not self._thread.is_alive():  # in the child of a fork
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="mongomem-embeddings", daemon=True)
@@ -105,22 +104,20 @@ async def _await(awaitable: Awaitable[T]) -> T:
 _background = _BackgroundLoop()
 
 
-def function_embedder(function: EmbeddingFunction, dims: int | None) -> FunctionEmbedder:
-    """Make an embedder named after the function, or after the class of a callable object."""
-    named: Any = function
-    while isinstance(named, partial):
-        named = named.func
-    if not hasattr(named, "__qualname__"):
-        named = type(named)
-    fingerprint = f"function:{named.__module__}.{named.__qualname__}"
-    return FunctionEmbedder(fingerprint=fingerprint, dims=dims, function=function)
+def function_embedder(
+    function: EmbeddingFunction, dims: int | None, batch_size: BatchSize, model: str | None
+) -> FunctionEmbedder:
+    """Make an embedder of a function or a callable object, sync or async."""
+    names = identity_of(function, model)
+    return FunctionEmbedder(names=names, dims=dims, batch_size=batch_size, function=function)
 
 
-def langchain_embedder(embeddings: Embeddings, dims: int | None) -> Embedder:
-    """Make an embedder named after the class and its model, where it tells one."""
+def langchain_embedder(
+    embeddings: Embeddings, dims: int | None, batch_size: BatchSize, model: str | None
+) -> FunctionEmbedder | LangChainEmbedder:
+    """Make an embedder of an instance of LangChain's class."""
     if type(embeddings) is EmbeddingsLambda:  # refuses sync calls of an async function; FunctionEmbedder does not
-        return function_embedder(getattr(embeddings, "afunc", None) or embeddings.func, dims)
-    names = (getattr(embeddings, attribute, None) for attribute in ("model", "model_name", "model_id", "deployment"))
-    model = next((f"({name})" for name in names if isinstance(name, str) and name), "")
-    fingerprint = f"langchain:{type(embeddings).__name__}{model}"
-    return LangChainEmbedder(fingerprint=fingerprint, dims=dims, embeddings=embeddings)
+        function = getattr(embeddings, "afunc", None) or embeddings.func
+        return function_embedder(function, dims, batch_size, model)
+    names = identity_of(embeddings, model)
+    return LangChainEmbedder(names=names, dims=dims, batch_size=batch_size, embeddings=embeddings)

@@ -1,7 +1,7 @@
 """The documents of short-term memory: their identity, their fields, and the indexes that serve them.
 
     {prefix}checkpoints
-        type "thread"      one a thread: when it was last used, its metadata, its tombstone
+        type "thread"      one a thread: when it was last used, its metadata and members, its tombstone
         type "checkpoint"  one a checkpoint: its metadata, and its channels inline or by chunk names
         type "chunk"       one a chunk: bytes that checkpoints and writes share
     {prefix}checkpoint_writes
@@ -36,6 +36,9 @@ SCHEMA_VERSION = 1
 """The version of the documents that this code writes. Every older one stays readable."""
 
 THREAD, CHECKPOINT, CHUNK = "thread", "checkpoint", "chunk"
+
+NAMING_FIELDS = ("metadata", "last_metadata", "identity", "members", "labels", "preview", "updated_at")
+"""The fields of a thread document that say what the thread is about and whose it is: a tombstone keeps none."""
 
 EXPIRY = "expiry"
 """The name of the TTL indexes."""
@@ -179,6 +182,35 @@ def place_of(address: Address) -> Document:
 def visible_query(address: Address) -> Document:
     """Return the query for the checkpoints of a namespace, or for one of them, as far as they are to be seen."""
     return {"type": CHECKPOINT, "hidden": VISIBLE, **place_of(address)}
+
+
+def newest_stages(address: Address, epoch: int | None = None) -> list[Document]:
+    """Return the stages that lead to the checkpoint at an address, or its newest; with `epoch` only of that life."""
+    of_life: Document = {} if epoch is None else {"epoch": epoch}
+    order: list[Document] = [] if address.checkpoint_id is not None else [{"$sort": {"checkpoint_id": -1}}]
+    return [{"$match": visible_query(address) | of_life}, *order, {"$limit": 1}]
+
+
+# A put is several statements of one command, and a whole deletion may run between two of them: then its checkpoint
+# comes to lie behind the tombstone. What readers show is of the epoch that the thread document has, read with it.
+
+
+def thread_stage(collections: Collections, thread_id: str) -> Document:
+    """Return the stage that joins to a checkpoint the document of its thread, as `thread`: a list of one, or empty."""
+    own = {"$match": {"_id": thread_key(thread_id), "thread_id": thread_id}}
+    return {"$lookup": {"from": collections.checkpoints, "pipeline": [own], "as": "thread"}}
+
+
+def epochs_stage(collections: Collections, thread_ids: Sequence[str]) -> Document:
+    """Return the stage that adds, behind other documents, the `living_epoch` of threads, each under its `_id`."""
+    own = {"_id": {"$in": [thread_key(one) for one in thread_ids]}, "thread_id": {"$in": list(thread_ids)}}
+    pipeline = [{"$match": own}, {"$project": {"living_epoch": "$epoch"}}]
+    return {"$unionWith": {"coll": collections.checkpoints, "pipeline": pipeline}}
+
+
+def epoch_of(threads: Sequence[Document]) -> Any:
+    """Return the epoch of the thread document that was read; None where there is none, and so nothing that lives."""
+    return threads[0].get("epoch") if threads else None
 
 
 def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_after: int | None) -> list[Index]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from mongomem.arguments import shown
 from mongomem.commands import Document
 from mongomem.errors import InvalidInputError
 
@@ -26,6 +27,9 @@ LOOKED_FOR = ("run_id", "source", "step")
 """The keys that have room in every readable copy."""
 
 MOST_OMITTED = 64
+
+DEEPEST_FILTER, LARGEST_FILTER = 64, 100_000
+"""How far a filter may be nested, and how many values it may have: BSON holds documents of 100 levels."""
 
 ANY = "*"
 """Stands among the omitted keys for keys that are too many or too odd to be named."""
@@ -106,16 +110,35 @@ def checked_filter(filter: object) -> Mapping[str, Any]:
     """Return a metadata filter with string keys that are no operators.
 
     Raises:
-        InvalidInputError: For anything else.
+        InvalidInputError: It is something else, deeper than `DEEPEST_FILTER`, or larger than `LARGEST_FILTER`.
     """
     if filter is None:
         return {}
     if not isinstance(filter, Mapping):
-        raise InvalidInputError(f"filter must be a mapping of metadata keys to values, not {type(filter).__name__}")
+        raise InvalidInputError(f"filter must be a mapping of metadata keys to values, not {shown(filter)}")
     for key in filter:
         if not isinstance(key, str) or key.startswith("$"):
-            raise InvalidInputError(f"filter keys are metadata keys, and none begins with '$': {key!r:.80}")
+            raise InvalidInputError(f"filter keys are metadata keys, and none begins with '$': {shown(key)}")
+    _check_size(filter)
     return filter
+
+
+def _check_size(filter: Mapping[str, Any]) -> None:
+    level: list[object] = [filter]
+    count = 0
+    for _ in range(DEEPEST_FILTER):
+        level = [one for part in level for one in _parts(part)]
+        count += len(level)
+        if count > LARGEST_FILTER:
+            raise InvalidInputError(f"filter has more than {LARGEST_FILTER} values")
+    if level:
+        raise InvalidInputError(f"filter is nested deeper than {DEEPEST_FILTER} levels")
+
+
+def _parts(value: object) -> list[object]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return list(value) if isinstance(value, list | tuple) else []
 
 
 def contains(metadata: Any, wanted: Any) -> bool:
@@ -135,7 +158,10 @@ def contains(metadata: Any, wanted: Any) -> bool:
         )
     if isinstance(metadata, bool) or isinstance(wanted, bool):
         return metadata is wanted
-    return bool(metadata == wanted)
+    try:
+        return bool(metadata == wanted)
+    except Exception:  # what compares as no scalar does, e.g. an array, is equal to none
+        return False
 
 
 def narrowing(wanted: Mapping[str, Any]) -> Document:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
@@ -14,9 +14,19 @@ from pymongo.errors import OperationFailure
 
 from mongomem.checkpoint.addresses import Address, address_of, configurable, identifier, optional_identifier
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import CHECKPOINT, VISIBLE, place_of
+from mongomem.checkpoint.documents import (
+    CHECKPOINT,
+    VISIBLE,
+    epoch_of,
+    epochs_stage,
+    newest_stages,
+    place_of,
+    thread_key,
+    thread_stage,
+)
+from mongomem.checkpoint.identity import matches, narrowed
 from mongomem.checkpoint.loading import MissingChunkError, Placed, load, look_twice, revive_body
-from mongomem.checkpoint.metadata import checked_filter, contains, narrowing
+from mongomem.checkpoint.metadata import checked_filter
 from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
 from mongomem.checkpoint.restoring import Restored, Writes, restore
 from mongomem.checkpoint.threads import thread_query
@@ -76,35 +86,39 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
     return restored[0].tuple if restored else None
 
 
-async def _find_with_writes(context: Context, address: Address) -> tuple[list[Record], Writes | None]:
-    """Read a checkpoint and its writes at once; None for the writes where they have to be read by themselves."""
+async def _find_with_writes(
+    context: Context, address: Address, epoch: int | None = None
+) -> tuple[list[Record], Writes | None]:
+    """Read a checkpoint, its writes and its thread at once; None for the writes that have to be read by themselves.
+
+    Where what is found is of a life of the thread that has ended, what lives is looked for by its epoch.
+    """
+    joined = [_joined_writes(context, address), thread_stage(context.options.collections, address.thread_id)]
     try:
-        documents = await Aggregate(context.checkpoints, [*_newest(address), *_joined_writes(context, address)])
+        documents = await Aggregate(context.checkpoints, [*newest_stages(address, epoch), *joined])
     except OperationFailure as error:
         if error.code != TOO_LARGE:
             raise
-        found = await _find(context, Query(place_of(address)), None, 1)
+        threads = await Find(context.checkpoints, thread_query(address.thread_id), {"epoch": 1}, limit=1)
+        found = await _find(context, Query(place_of(address) | {"epoch": epoch_of(threads)}), None, 1)
         return [read_record(document, context.codec) for document in found], None
+    for document in documents:
+        living = epoch_of(document["thread"])
+        if document.get("epoch") != living:
+            return ([], {}) if living in (None, epoch) else await _find_with_writes(context, address, living)
     records = [read_record(document, context.codec) for document in documents]
-    joined = [write for document in documents for write in document["pending_writes"]]
-    if len(joined) == MOST_JOINED or any(record.sends_in_parent for record in records):
+    writes = [write for document in documents for write in document["pending_writes"]]
+    if len(writes) == MOST_JOINED or any(record.sends_in_parent for record in records):
         return records, None
-    return records, _grouped(context, joined)
+    return records, _grouped(context, writes)
 
 
-def _newest(address: Address) -> list[Document]:
-    """Return the stages that lead to the checkpoint at an address."""
-    place = place_of(address)
-    order: list[Document] = [] if "checkpoint_id" in place else [{"$sort": {"checkpoint_id": -1}}]
-    return [{"$match": {"type": CHECKPOINT, "hidden": VISIBLE, **place}}, *order, {"$limit": 1}]
-
-
-def _joined_writes(context: Context, address: Address) -> list[Document]:
+def _joined_writes(context: Context, address: Address) -> Document:
     """Return the stage that joins the first writes of a checkpoint to its document."""
     place: Document = {"thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
     own = {"$match": {**place, "$expr": {"$eq": ["$checkpoint_id", "$$checkpoint_id"]}}}
     let, pipeline = {"checkpoint_id": "$checkpoint_id"}, [own, {"$limit": MOST_JOINED}]
-    return [{"$lookup": {"from": context.writes, "let": let, "pipeline": pipeline, "as": "pending_writes"}}]
+    return {"$lookup": {"from": context.writes, "let": let, "pipeline": pipeline, "as": "pending_writes"}}
 
 
 def checked_query(config: RunnableConfig | None, filter: object, before: RunnableConfig | None, limit: object) -> Query:
@@ -173,23 +187,22 @@ async def _read_page(context: Context, query: Query, after: Address | None, size
     return Found(records, near, await _matching(context, near, query.filter))
 
 
-async def newest_metadata(context: Context, thread_id: str, key: str) -> Mapping[str, Any] | None:
-    """Return the metadata of the newest checkpoint of a thread that has a key, hidden and expired ones included."""
-    query, after = Query({"thread_id": thread_id, "hidden": {"$in": [VISIBLE, True]}}), None
+async def names_in_truth(context: Context, thread_id: str, epoch: object, wanted: Mapping[str, Any]) -> bool:
+    """Say whether any checkpoint of a life of a thread, hidden and expired ones included, has what is wanted."""
+    place = {"thread_id": thread_id, "hidden": {"$in": [VISIBLE, True]}, "epoch": epoch}
+    query, after = Query(place, filter=wanted), None
     while documents := await _find(context, query, after, LARGEST_PAGE):
         records = [read_record(document, context.codec) for document in documents]
-        bodies = await load(context, [Placed(thread_id, record.body) for record in records])
-        for record, body in zip(records, bodies, strict=True):
-            metadata = revive_body(context, record.address, record.body, body.data).metadata
-            if key in metadata:
-                return cast("Mapping[str, Any]", metadata)
+        if await _matching(context, records, wanted):
+            return True
         after = records[-1].address
-    return None
+    return False
 
 
 async def _find(context: Context, query: Query, after: Address | None, limit: int) -> list[Document]:
     """Read the documents of a page, in the order of the index that serves the query."""
-    conditions = [{"type": CHECKPOINT, "hidden": VISIBLE, **query.place}, narrowing(query.filter or {})]
+    keys = context.options.metadata_keys
+    conditions = [{"type": CHECKPOINT, "hidden": VISIBLE, **query.place}, *narrowed(query.filter or {}, keys)]
     if query.before is not None:
         conditions.append({"checkpoint_id": {"$lt": query.before}})
     if after is not None:
@@ -226,16 +239,17 @@ async def _matching(context: Context, records: Sequence[Record], filter: Mapping
     """Return the records whose metadata contains the filter, by the truth and not by the readable copy."""
     if not filter:
         return list(records)
+    keys = context.options.metadata_keys
     bodies = await load(context, [Placed(record.address.thread_id, record.body) for record in records])
     return [
         record
         for record, body in zip(records, bodies, strict=True)
-        if contains(revive_body(context, record.address, record.body, body.data).metadata, filter)
+        if matches(revive_body(context, record.address, record.body, body.data).metadata, filter, keys)
     ]
 
 
 async def _restore(context: Context, records: Sequence[Record], writes: Writes | None = None) -> list[Restored]:
-    """Restore the checkpoints that still live, reading their writes unless they are known.
+    """Restore the checkpoints that still live, reading their writes unless they are known, and their threads with them.
 
     One that is removed meanwhile is absent.
 
@@ -243,7 +257,9 @@ async def _restore(context: Context, records: Sequence[Record], writes: Writes |
         CorruptDataError: A checkpoint is there and a chunk of it is not.
     """
     living = [record for record in records if context.lives(record.touched_at)]
-    writes = await _writes_of(context, living) if writes is None else writes
+    if writes is None:
+        writes, epochs = await _writes_of(context, living)
+        living = [record for record in living if epochs.get(record.address.thread_id) == record.epoch]
     try:
         return await restore(context, living, writes)
     except MissingChunkError:
@@ -271,15 +287,23 @@ async def _restore_again(context: Context, address: Address, writes: Writes) -> 
         raise CorruptDataError(f"{address} cannot be restored: {error}") from error
 
 
-async def _writes_of(context: Context, records: Sequence[Record]) -> Writes:
-    """Read the pending writes of checkpoints, and the sends that old ones left with their parents."""
+async def _writes_of(context: Context, records: Sequence[Record]) -> tuple[Writes, Mapping[str, int]]:
+    """Read the pending writes of checkpoints, the sends that old ones left with their parents, and the threads' epochs.
+
+    The epochs are read behind the checkpoints: what was deleted since is of another.
+    """
     if not records:
-        return {}
+        return {}, {}
     places = [_among([record.address for record in records])]
     parents = [record.address.at(record.parent_id) for record in records if record.sends_in_parent and record.parent_id]
     if parents:
         places.append(_among(parents) | {"channel": TASKS})
-    return _grouped(context, await Find(context.writes, {"$or": places} if parents else places[0]))
+    threads = {thread_key(one): one for one in sorted({record.address.thread_id for record in records})}
+    stages = [{"$match": {"$or": places} if parents else places[0]}]
+    stages.append(epochs_stage(context.options.collections, list(threads.values())))
+    found = await Aggregate(context.writes, stages)
+    epochs = {threads[one["_id"]]: one["living_epoch"] for one in found if "living_epoch" in one}
+    return _grouped(context, [one for one in found if "living_epoch" not in one]), epochs
 
 
 def _grouped(context: Context, documents: Sequence[Document]) -> Writes:

@@ -17,7 +17,7 @@ from mongomem.errors import ConfigurationError, CorruptDataError, MongomemError
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A checkpoint as its document has it."""
+    """A checkpoint as its document has it, with the epoch of its thread that it belongs to."""
 
     address: Address
     parent_id: str | None
@@ -28,6 +28,7 @@ class Record:
     sends_in_parent: bool
     parent_is_hidden: bool
     hidden: bool
+    epoch: int
 
     @property
     def size(self) -> int:
@@ -76,6 +77,7 @@ def read_record(document: Document, codec: Codec) -> Record:
             bool(document.get("sends_in_parent")),
             bool(document.get("parent_is_hidden")),
             bool(document.get("hidden")),
+            int(document["epoch"]),
         )
     except Exception as error:
         raise _unreadable(where, error) from error

@@ -13,6 +13,7 @@ from mongomem.checkpoint.addresses import Address, identifier
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import (
     CHECKPOINT,
+    NAMING_FIELDS,
     all_chunks_of,
     checkpoint_key,
     new_generation_number,
@@ -82,8 +83,7 @@ async def _bury(context: Context, thread_id: str, epoch: int, deleted_at: dateti
     await DeleteMany(context.writes, {"thread_id": thread_id, "touched_at": {"$lte": deleted_at}})
     await DeleteMany(context.checkpoints, all_chunks_of(thread_id) | ended)
     buried = thread_query(thread_id) | {"epoch": epoch, "deleted_at": deleted_at}
-    named_by = {"metadata": "", "last_metadata": "", "updated_at": ""}
-    await UpdateMany(context.checkpoints, buried, {"$unset": named_by})
+    await UpdateMany(context.checkpoints, buried, {"$unset": dict.fromkeys(NAMING_FIELDS, "")})
     context.state.forget_thread(thread_id)
 
 

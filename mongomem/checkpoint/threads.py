@@ -8,10 +8,11 @@ anything of the thread is removed.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
@@ -21,6 +22,7 @@ from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import (
     CHECKPOINT,
     CHUNK,
+    NAMING_FIELDS,
     SCHEMA_VERSION,
     THREAD,
     all_chunks_of,
@@ -31,6 +33,7 @@ from mongomem.checkpoint.documents import (
     thread_key,
     utc,
 )
+from mongomem.checkpoint.identity import Member, Members, additions, together
 from mongomem.commands import BulkWrite, Document, Find, Update, UpdateMany, Write
 from mongomem.effects import Sleep
 from mongomem.errors import ConfigurationError, ContentionError, CorruptDataError
@@ -60,12 +63,14 @@ def known_thread(context: Context, document: Document | None) -> ThreadState | N
     try:
         stamped_at = utc(document["stamped_at"])
         epoch, generation = int(document["epoch"]), int(document["generation"])
+        members = {key: frozenset(listed) for key, listed in document.get("members", {}).items()}
     except (KeyError, TypeError, AttributeError) as error:
         raise CorruptDataError(f"{what}: its document is not readable: {error!r}") from error
     is_over = not context.lives(stamped_at)
     begins = is_over or bool(document.get("deleted_at")) or document.get("updated_at") is None
     own_epoch = next_epoch(context.now(), epoch) if is_over else epoch
-    return ThreadState(own_epoch, generation, stamped_at, _name_key(context, document, what), begins)
+    name_key = _name_key(context, document, what)
+    return ThreadState(own_epoch, generation, stamped_at, name_key, begins, members={} if begins else members)
 
 
 def _name_key(context: Context, document: Document, what: str) -> bytes:
@@ -114,17 +119,30 @@ def thread_query(thread_id: str) -> Document:
 async def ensure_thread(context: Context, thread_id: str) -> ThreadState:
     """Return the state of a thread, making its document where it is not there.
 
-    Such a thread has no ``updated_at`` before its first checkpoint, and so is not listed.
+    What is made is a tombstone, which the first checkpoint brings to life; where none comes, it goes as others do.
     """
     for attempt in range(ATTEMPTS):
         found = await read_thread(context, thread_id)
         if found is not None:
             return found
-        thread = replace(new_thread(context), begins=False)
+        thread = new_thread(context)
+        place = {"_id": thread_key(thread_id), "thread_id": thread_id}
+        birth = _tombstone(context, thread.epoch) | {"generation": thread.generation} | _secret(context, thread)
         with suppress(DuplicateKeyError, BulkWriteError):
-            await BulkWrite(context.checkpoints, [thread_write(context, thread_id, thread, {})])
+            await BulkWrite(context.checkpoints, [Update(place, {"$setOnInsert": birth}, upsert=True)])
         await pause(attempt)
     raise contention(thread_id)
+
+
+def _tombstone(context: Context, epoch: int) -> Document:
+    """Return the fields of a thread document that no checkpoint belongs to."""
+    now = context.now()
+    times = dict.fromkeys(("created_at", "stamped_at", "touched_at", "deleted_at"), now)
+    return {"type": THREAD, "schema_version": SCHEMA_VERSION, "epoch": epoch, **times}
+
+
+def _secret(context: Context, thread: ThreadState) -> Document:
+    return {"name_key": context.codec.seal(thread.name_key)} if thread.name_key else {}
 
 
 async def pause(attempt: int) -> None:
@@ -138,23 +156,59 @@ def contention(thread_id: str) -> ContentionError:
     return ContentionError(f"thread {thread_id!r} was changed by others {ATTEMPTS} times meanwhile: try again")
 
 
-def thread_write(context: Context, thread_id: str, thread: ThreadState, fields: Document) -> Update:
-    """Return the upsert of a thread document under the generation it is known by, with more `fields` to set.
+@dataclass(frozen=True, slots=True)
+class ThreadUse:
+    """What a put or a copy says of its thread.
 
-    Where a life of the thread begins, nothing of the former one stays in it.
+    Attributes:
+        last: Fields that count until the next put.
+        lasting: What the thread shows under its identity keys until another is named.
+        members: Whom it was put for, by identity key; empty where nobody was named.
+    """
+
+    last: Document
+    lasting: Mapping[str, Any] = field(default_factory=dict)
+    members: Mapping[str, Iterable[Member]] = field(default_factory=dict)
+
+
+def thread_write(context: Context, thread_id: str, thread: ThreadState, use: ThreadUse) -> Update:
+    """Return the upsert of a thread document under the generation it is known by.
+
+    Where a life of the thread begins, nothing of the former one stays in it but when that ended. Where the document of
+    a thread that lives is not there any more, a tombstone is made: the checkpoint that is written behind it is of a
+    life that has ended, until the put begins again.
     """
     now = context.now()
     condition = {"_id": thread_key(thread_id), "thread_id": thread_id, "generation": thread.generation}
-    own: Document = {"type": THREAD, "touched_at": now, "schema_version": SCHEMA_VERSION, "epoch": thread.epoch}
-    if thread.name_key:
-        own["name_key"] = context.codec.seal(thread.name_key)
-    birth: Document = {"created_at": now, "stamped_at": now}
+    own: Document = {"touched_at": now, "schema_version": SCHEMA_VERSION} | _secret(context, thread) | use.last
     if thread.begins:
-        metadata = {field.split(".", 1)[1]: fields[field] for field in fields if field.startswith("metadata.")}
-        others = {field: value for field, value in fields.items() if not field.startswith("metadata.")}
-        own |= birth | {"metadata": metadata}
-        return Update(condition, {"$set": own | others, "$unset": {"deleted_at": ""}}, upsert=True)
-    return Update(condition, {"$set": own | fields, "$setOnInsert": birth, "$unset": {"deleted_at": ""}}, upsert=True)
+        birth = {"type": THREAD, "created_at": now, "stamped_at": now, "epoch": thread.epoch}
+        known = {"identity": dict(use.lasting), "members": _listed(members_after(thread, use)), "metadata": {}}
+        forgotten = {name: "" for name in NAMING_FIELDS if name not in own | known}
+        change = {"$set": own | birth | known, "$unset": forgotten, "$rename": {"deleted_at": "ended_at"}}
+        return Update(condition, change, upsert=True)
+    for key, value in use.lasting.items():
+        own[f"identity.{key}" if key in thread.members else f"metadata.{key}"] = value
+    more = {f"members.{key}": {"$each": listed} for key, listed in _listed(_more(thread, use)).items() if listed}
+    tombstone = _tombstone(context, next_epoch(now, thread.epoch))
+    made = {name: value for name, value in tombstone.items() if name not in own}
+    change = {"$set": own, "$setOnInsert": made, **({"$addToSet": more} if more else {})}
+    return Update(condition, change, upsert=True)
+
+
+def _more(thread: ThreadState, use: ThreadUse) -> Members:
+    known = dict.fromkeys(use.members, frozenset[Member]()) if thread.begins else thread.members
+    return additions(known, use.members)
+
+
+def members_after(thread: ThreadState, use: ThreadUse) -> Members:
+    """Return the members of a thread once it has been used so."""
+    more = _more(thread, use)
+    return more if thread.begins else together(thread.members, more)
+
+
+def _listed(members: Members) -> dict[str, list[Member]]:
+    return {key: list(listed) for key, listed in members.items()}
 
 
 async def new_generation(context: Context, thread_id: str) -> None:

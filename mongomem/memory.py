@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.store.base import IndexConfig, Item, TTLConfig
+from langgraph.store.base import NOT_PROVIDED, IndexConfig, Item, NotProvided, TTLConfig
 from pymongo import AsyncMongoClient
 
 from mongomem.checkpoint.addresses import identifier
@@ -36,7 +37,8 @@ class MongoMemory:
         index: How the store embeds items for ``search(query=...)``: LangGraph's ``IndexConfig``.
         serde: Serializer of the threads' state; an ``EncryptedSerializer`` encrypts that and nothing of the store.
         ttl: Life of unused items, as LangGraph's ``TTLConfig``.
-        thread_ttl: Life of unused threads, in minutes or as a ``timedelta``.
+        thread_ttl: Life of unused threads, in minutes or as a ``timedelta``; None for ever, not given as the
+            collections have it.
         collection_prefix: Put before the names of all collections.
         auto_setup: Create the indexes before the first write.
         user_key: The metadata key of a thread that names its user: run graphs with
@@ -57,7 +59,7 @@ class MongoMemory:
         index: IndexConfig | None = None,
         serde: SerializerProtocol | None = None,
         ttl: TTLConfig | None = None,
-        thread_ttl: Any = None,
+        thread_ttl: float | timedelta | NotProvided | None = NOT_PROVIDED,
         collection_prefix: str = DEFAULT_PREFIX,
         auto_setup: bool = True,
         user_key: str = "user_id",

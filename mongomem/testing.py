@@ -160,6 +160,9 @@ class MongomockCollection:
     def list_indexes(self) -> list[dict[str, Any]]:
         return list(self.collection.list_indexes())
 
+    def drop_index(self, name: str) -> None:
+        self.collection.drop_index(name)
+
     def update_many(self, filter: Any, update: Any) -> Any:
         return self.collection.update_many(filter, update)
 

@@ -82,6 +82,7 @@ class SaverState:
         self.threads: BoundedCache[str, ThreadState] = BoundedCache(share, ThreadState.weight)
         self.messages = MessageMemo(5 * share)
         self.is_set_up = False
+        self.is_ours = False
         self.found_ttl: timedelta | None = None
         self.tombstones_looked_for_at: datetime | None = None
 

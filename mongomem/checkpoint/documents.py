@@ -35,6 +35,9 @@ from mongomem.schema.indexes import Index
 SCHEMA_VERSION = 1
 """The version of the documents that this code writes. Every older one stays readable."""
 
+THREAD_KEY_BYTES, PLACE_BYTES = 12, NAME_BYTES
+"""The parts of an `_id`: which thread, and what in it."""
+
 THREAD, CHECKPOINT, CHUNK = "thread", "checkpoint", "chunk"
 
 NAMING_FIELDS = ("metadata", "last_metadata", "identity", "members", "labels", "preview", "updated_at")
@@ -81,17 +84,17 @@ def _digest(size: int, *parts: str) -> bytes:
 @lru_cache(maxsize=1024)
 def thread_key(thread_id: str) -> bytes:
     """Return the `_id` of a thread document, which begins those of all its documents."""
-    return _digest(12, thread_id)
+    return _digest(THREAD_KEY_BYTES, thread_id)
 
 
 def checkpoint_key(address: Address) -> bytes:
     """Return the `_id` of a checkpoint."""
-    return thread_key(address.thread_id) + _digest(16, address.checkpoint_ns, address.checkpoint_id or "")
+    return thread_key(address.thread_id) + _digest(PLACE_BYTES, address.checkpoint_ns, address.checkpoint_id or "")
 
 
 def write_key(address: Address, task_id: str, idx: int) -> bytes:
     """Return the `_id` of a pending write."""
-    place = _digest(16, address.checkpoint_ns, address.checkpoint_id or "", task_id, str(idx))
+    place = _digest(PLACE_BYTES, address.checkpoint_ns, address.checkpoint_id or "", task_id, str(idx))
     return thread_key(address.thread_id) + place
 
 
@@ -102,7 +105,12 @@ def chunk_key(thread_id: str, name: bytes) -> bytes:
 
 def chunk_name(key: bytes) -> bytes:
     """Return the name of the chunk with this `_id`."""
-    return key[12:]
+    return key[THREAD_KEY_BYTES:]
+
+
+def is_own_id(value: object) -> bool:
+    """Say whether an `_id` is one that this module makes: bytes, as long as that of a thread or of a place in one."""
+    return isinstance(value, bytes) and len(value) in (THREAD_KEY_BYTES, THREAD_KEY_BYTES + PLACE_BYTES)
 
 
 def new_generation_number() -> int:

@@ -12,6 +12,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import TASKS
 from pymongo.errors import OperationFailure
 
+from mongomem.arguments import checked_number
 from mongomem.checkpoint.addresses import Address, address_of, configurable, identifier, optional_identifier
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import (
@@ -29,6 +30,7 @@ from mongomem.checkpoint.loading import MissingChunkError, Placed, load, look_tw
 from mongomem.checkpoint.metadata import checked_filter
 from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
 from mongomem.checkpoint.restoring import Restored, Writes, restore
+from mongomem.checkpoint.setup import ensure_ours
 from mongomem.checkpoint.threads import thread_query
 from mongomem.commands import Aggregate, Document, Find, Plan
 from mongomem.errors import CorruptDataError, InvalidInputError
@@ -83,7 +85,10 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
     restored = await _restore(context, records, writes)
     for one in restored:
         context.state.remember_parent(one.record.address, one.as_parent(thread.generation if thread else None))
-    return restored[0].tuple if restored else None
+    if not restored:
+        await ensure_ours(context)
+        return None
+    return restored[0].tuple
 
 
 async def _find_with_writes(
@@ -127,20 +132,22 @@ def checked_query(config: RunnableConfig | None, filter: object, before: Runnabl
     Raises:
         InvalidInputError: For a negative limit, or an argument that is not what LangGraph documents.
     """
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise InvalidInputError(f"limit must be a whole number from 0 on, or None, not {limit!r:.80}")
+    most = None if limit is None else checked_number("limit", limit)
     bound = optional_identifier("checkpoint_id", configurable(before).get("checkpoint_id")) if before else None
-    return Query(_listed_place(config), bound, checked_filter(filter), limit)
+    return Query(_listed_place(config), bound, checked_filter(filter), most)
 
 
 def _listed_place(config: RunnableConfig | None) -> Document:
-    """Return the equalities of a listing: without a namespace it is about all of the thread's."""
+    """Return the equalities of a listing: without a namespace it is about all of the thread's.
+
+    Only None lists across threads: a config whose thread_id was forgotten would show one user the threads of all.
+    """
     if config is None:
         return {}
     part = configurable(config)
-    place: Document = {}
-    if part.get("thread_id") is not None:
-        place["thread_id"] = identifier("thread_id", part["thread_id"])
+    if part.get("thread_id") is None:
+        raise InvalidInputError("config has no thread_id: pass one, or None as the config to list across all threads")
+    place: Document = {"thread_id": identifier("thread_id", part["thread_id"])}
     if part.get("checkpoint_ns") is not None:
         place["checkpoint_ns"] = identifier("checkpoint_ns", part["checkpoint_ns"])
     if (checkpoint_id := optional_identifier("checkpoint_id", part.get("checkpoint_id"))) is not None:
@@ -161,6 +168,8 @@ async def page(
         return Page([], None)
     size = wanted if not query.filter else size
     found = await look_twice(partial(_read_page, context, query, after, size))
+    if not found.records and after is None:
+        await ensure_ours(context)
     records, near, matching = found.records, found.near, found.matching[:wanted]
     tuples = [one.tuple for one in await _restore(context, matching)]
     is_last = len(records) < size and len(near) == len(records)

@@ -9,6 +9,7 @@ from functools import partial
 
 from langchain_core.runnables import RunnableConfig
 
+from mongomem.arguments import checked_flag, checked_number, shown
 from mongomem.checkpoint.addresses import Address, identifier
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import (
@@ -20,7 +21,7 @@ from mongomem.checkpoint.documents import (
     next_epoch,
     whole_milliseconds,
 )
-from mongomem.checkpoint.lineage import Node, Removal, beyond_the_last, callers_of, removal
+from mongomem.checkpoint.lineage import Node, Removal, beyond_the_last, caller_of, removal
 from mongomem.checkpoint.loading import Body, Placed, load, look_twice, revive_body
 from mongomem.checkpoint.records import Record, read_record
 from mongomem.checkpoint.sweeping import sweep
@@ -108,14 +109,13 @@ def checked_rule(now: datetime, strategy: object, keep_last: object, older_than:
         InvalidInputError: For an unknown strategy, fewer than one to keep, or no span of time.
     """
     if strategy not in ("keep_latest", "delete"):
-        raise InvalidInputError(f'strategy must be "keep_latest" or "delete", not {strategy!r:.80}')
-    if isinstance(keep_last, bool) or not isinstance(keep_last, int) or keep_last < 1:
-        raise InvalidInputError(f"keep_last must be a whole number from 1 on, not {keep_last!r:.80}")
+        raise InvalidInputError(f'strategy must be "keep_latest" or "delete", not {shown(strategy)}')
+    keep = checked_number("keep_last", keep_last, least=1)
     if older_than is None:
-        return PruneRule(str(strategy), keep_last, None)
+        return PruneRule(str(strategy), keep, None)
     if not isinstance(older_than, timedelta) or older_than < timedelta(0):
-        raise InvalidInputError(f"older_than must be a timedelta that is not negative, not {older_than!r:.80}")
-    return PruneRule(str(strategy), keep_last, _ago(now, older_than))
+        raise InvalidInputError(f"older_than must be a timedelta that is not negative, not {shown(older_than)}")
+    return PruneRule(str(strategy), keep, _ago(now, older_than))
 
 
 def _ago(now: datetime, span: timedelta) -> datetime:
@@ -127,11 +127,11 @@ def _ago(now: datetime, span: timedelta) -> datetime:
 
 
 async def prune(
-    context: Context, thread_ids: object, strategy: object, keep_last: object, older_than: object, dry_run: bool
+    context: Context, thread_ids: object, strategy: object, keep_last: object, older_than: object, dry_run: object
 ) -> list[Pruned]:
     """Remove checkpoints of threads by a rule; say what went, or would go."""
-    rule = checked_rule(context.now(), strategy, keep_last, older_than)
-    return [await _remove(context, one, rule.doomed, dry_run) for one in _distinct("thread_id", thread_ids)]
+    rule, is_dry = checked_rule(context.now(), strategy, keep_last, older_than), checked_flag("dry_run", dry_run)
+    return [await _remove(context, one, rule.doomed, is_dry) for one in _distinct("thread_id", thread_ids)]
 
 
 async def delete_for_runs(context: Context, run_ids: object) -> None:
@@ -152,17 +152,18 @@ async def delete_for_runs(context: Context, run_ids: object) -> None:
         await _remove(context, thread_id, doomed, dry_run=False)
 
 
-async def delete_idle_threads(context: Context, idle_for: object, dry_run: bool) -> list[Thread]:
+async def delete_idle_threads(context: Context, idle_for: object, dry_run: object) -> list[Thread]:
     """Delete the threads that were not updated for so long, in any namespace; say which, or which would go."""
     if not isinstance(idle_for, timedelta) or idle_for <= timedelta(0):
-        raise InvalidInputError(f"idle_for must be a positive timedelta, not {idle_for!r:.80}")
+        raise InvalidInputError(f"idle_for must be a positive timedelta, not {shown(idle_for)}")
+    is_dry = checked_flag("dry_run", dry_run)
     cutoff = _ago(context.now(), idle_for)
     idle: list[Thread] = []
     before: Thread | datetime = cutoff
     while True:
         page = await list_threads(context, None, IDLE_PAGE, before, ended=True)
         still = {"updated_at": {"$lt": cutoff}}
-        idle += [thread for thread in page if dry_run or await delete_thread(context, thread.thread_id, still)]
+        idle += [thread for thread in page if is_dry or await delete_thread(context, thread.thread_id, still)]
         if len(page) < IDLE_PAGE:
             return idle
         before = page[-1]
@@ -265,7 +266,8 @@ def _node(record: Record, body: Body) -> Node:
         record.created_at,
         record.hidden,
         body.metadata.get("run_id"),
-        callers_of(record.address.thread_id, record.address.checkpoint_ns, body.metadata.get("parents")),
+        caller_of(record.address.thread_id, record.address.checkpoint_ns, body.metadata.get("parents")),
+        record.sends_in_parent,
         frozenset(record.channels),
         frozenset(body.checkpoint["channel_versions"]),
         frozenset(counters if isinstance(counters, Mapping) else ()),

@@ -19,25 +19,29 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.store.base import NOT_PROVIDED, NotProvided
 
+from mongomem.arguments import checked_flag, checked_number
 from mongomem.checkpoint import pending, reading, writing
 from mongomem.checkpoint.caches import SaverState
 from mongomem.checkpoint.codec import Codec
 from mongomem.checkpoint.context import (
     Context,
     Options,
-    checked_cache_bytes,
+    checked_clock,
     checked_grace,
     checked_keys,
     lifetime,
 )
+from mongomem.checkpoint.default_serializer import checked_serde
 from mongomem.checkpoint.documents import Collections
 from mongomem.checkpoint.history import get_delta_channel_history
 from mongomem.checkpoint.setup import setup
 from mongomem.checkpoint.upkeep import ThreadUpkeep
-from mongomem.checkpoint.versions import next_version
+from mongomem.checkpoint.versions import Version, next_version
 from mongomem.clock import utc_now
 from mongomem.drivers import Concerns, drivers_for
+from mongomem.errors import ConfigurationError
 from mongomem.opening import Opening
 from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
 
@@ -54,9 +58,11 @@ class MongoSaver(ThreadUpkeep):
         client: A ``MongoClient`` (sync and async methods), an ``AsyncMongoClient`` (async methods only)
             or a ``mongomock.MongoClient``. The caller owns and closes it.
         db_name: The database.
-        serde: Serializer of values; LangGraph's ``EncryptedSerializer`` encrypts every chunk.
-        ttl: How long an unused thread lives, in minutes or as a ``timedelta``; None means for ever. Belongs
-            to the collections: give every saver of them the same.
+        serde: Serializer of values; LangGraph's ``EncryptedSerializer`` encrypts every chunk. The default one revives
+            data types and calls no function, see `mongomem.checkpoint.default_serializer`.
+        ttl: How long an unused thread lives, in minutes or as a ``timedelta``. Belongs to the collections: not given,
+            it is as they have it, and a saver that is given another one changes it in its setup. None means for ever:
+            the setup ends a TTL that they have.
         collection_prefix: Put before the names of the collections.
         auto_setup: Create the indexes before the first write. Off for users who may not create indexes.
         metadata_indexes: Metadata keys by which threads are listed, e.g. ``("user_id",)``.
@@ -76,7 +82,7 @@ class MongoSaver(ThreadUpkeep):
         db_name: str = "mongomem",
         *,
         serde: SerializerProtocol | None = None,
-        ttl: float | timedelta | None = None,
+        ttl: float | timedelta | NotProvided | None = NOT_PROVIDED,
         collection_prefix: str = DEFAULT_PREFIX,
         auto_setup: bool = True,
         metadata_indexes: Sequence[str] = ("user_id",),
@@ -86,17 +92,17 @@ class MongoSaver(ThreadUpkeep):
         concerns: Concerns | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        super().__init__(serde=serde)
+        super().__init__(serde=checked_serde(serde))
         self._drivers = drivers_for(client, db_name, concerns or Concerns())
-        self._state = SaverState(checked_cache_bytes(cache_bytes))
+        self._state = SaverState(checked_number("cache_bytes", cache_bytes, error=ConfigurationError))
         self._options = Options(
             Collections(checked_prefix(collection_prefix)),
             lifetime(ttl),
             checked_grace(grace),
             None if clear_metadata is None else checked_keys("clear_metadata", clear_metadata),
             checked_keys("metadata_indexes", metadata_indexes),
-            auto_setup,
-            clock,
+            checked_flag("auto_setup", auto_setup, ConfigurationError),
+            checked_clock(clock),
         )
 
     @classmethod
@@ -225,11 +231,11 @@ class MongoSaver(ThreadUpkeep):
         """Do what `get_delta_channel_history` does."""
         return await self._drivers.arun(get_delta_channel_history(self._context(), config, channels))
 
-    def get_next_version(self, current: str | None, channel: None) -> str:
-        """Return a version above `current`: an ordered string, whatever kind `current` is of."""
+    def get_next_version(self, current: Version | None, channel: None) -> Version:
+        """Return a version above `current`, of its kind; without one an ordered string."""
         return next_version(current)
 
-    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[str]:
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[Any]:
         """Return a clone whose serializer also revives these types; it shares client and caches."""
         return super().with_allowlist(extra_allowlist)
 

@@ -10,6 +10,7 @@ from typing import Any
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import THREAD, check_version, utc
 from mongomem.checkpoint.metadata import checked_filter, contains, equalities
+from mongomem.checkpoint.setup import ensure_ours
 from mongomem.commands import Document, Find
 from mongomem.errors import ConfigurationError, CorruptDataError, InvalidInputError
 
@@ -57,6 +58,8 @@ async def list_threads(
         if len(threads) < size:
             break
         before = threads[-1]
+    if not found:
+        await ensure_ours(context)
     return found[:limit]
 
 

@@ -16,7 +16,7 @@ from mongomem.checkpoint.thread_list import Thread, list_threads
 from mongomem.drivers import Drivers
 
 
-class ThreadUpkeep(BaseCheckpointSaver[str]):
+class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a thread has, see `Version`
     """The methods of a saver that are about whole threads and not about one checkpoint."""
 
     _drivers: Drivers
@@ -66,7 +66,9 @@ class ThreadUpkeep(BaseCheckpointSaver[str]):
     ) -> list[Pruned]:
         """Remove old checkpoints of threads, and the chunks that nothing has referred to for the grace.
 
-        What stays reads as before, as with `delete_for_runs`. Subgraphs of a call that goes, go with it.
+        What stays reads as before, as with `delete_for_runs`. Of each namespace the newest checkpoint stays. The
+        namespaces of one call go with the checkpoint that called; the memory of a subgraph compiled with
+        ``checkpointer=True`` belongs to no call, and is a namespace like the root's.
 
         Args:
             thread_ids: The threads.

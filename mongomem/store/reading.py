@@ -10,7 +10,7 @@ from typing import Any
 from langgraph.store.base import GetOp, Item, ListNamespacesOp
 from pymongo.errors import OperationFailure
 
-from mongomem.commands import Aggregate, BulkWrite, Document, Find, Update
+from mongomem.commands import UNAUTHORIZED, Aggregate, BulkWrite, Document, Find, Update
 from mongomem.store.context import Context
 from mongomem.store.documents import BY_ID, SHOWN, as_utc, decode_item
 from mongomem.store.expiry import expires_at
@@ -30,9 +30,6 @@ from mongomem.store.values import decode_value
 
 BAD_HINT = 2
 """Server error code BadValue: a hint names an index that does not exist (MongoDB 4.4 to 8.2)."""
-
-UNAUTHORIZED = 13
-"""Server error code: the user may not do that (MongoDB 4.4 to 8.2)."""
 
 
 async def get(context: Context, ops: Mapping[int, GetOp], now: datetime) -> dict[int, Item | None]:

@@ -21,6 +21,7 @@ from mongomem.errors import (
     MongomemError,
     ReindexError,
     SchemaVersionError,
+    ThreadNotFoundError,
     UnstorableValueError,
     UsageError,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "ReindexError",
     "SchemaVersionError",
     "Thread",
+    "ThreadNotFoundError",
     "UnstorableValueError",
     "UsageError",
     "local_uri",

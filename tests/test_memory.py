@@ -24,7 +24,8 @@ from bag_of_words import bag_of_words
 from mongomem import ConfigurationError, CorruptDataError, InvalidInputError, MongoMemory, MongoSaver, UsageError
 from mongomem.commands import DeleteMany
 from mongomem.drivers import Concerns
-from mongomem.users import PAGE, forms_of
+from mongomem.checkpoint.identity import forms_of
+from mongomem.users import PAGE
 from saver_fixtures import KINDS, Calls, client_of
 
 INDEX: Any = {"embed": bag_of_words(64), "dims": 64, "fields": ["text"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pymongo.errors import BulkWriteError
@@ -13,12 +14,14 @@ from mongomem.checkpoint.caches import ThreadState
 from mongomem.checkpoint.codec import CONTENT_FIELDS
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import CHECKPOINT, CHUNK, checkpoint_key, chunk_key, chunk_name, write_key
-from mongomem.checkpoint.loading import MissingChunkError, look_twice
+from mongomem.checkpoint.identity import Member, identity, member
+from mongomem.checkpoint.loading import MissingChunkError, Placed, load, look_twice, revive_body
 from mongomem.checkpoint.records import read_record, read_write
 from mongomem.checkpoint.setup import ready
 from mongomem.checkpoint.sweeping import chunks_of
 from mongomem.checkpoint.threads import (
     ATTEMPTS,
+    ThreadUse,
     contention,
     ensure_thread,
     known_thread,
@@ -92,9 +95,10 @@ async def _copy(context: Context, original: Original, source_id: str, target_id:
         epochs = [{"epoch": thread.epoch} if "epoch" in one else {} for one in original.writes]
         writes = [one | fresh | epoch for one, epoch in zip(original.writes, epochs, strict=True)]
         await _write(context.writes, writes)
-        metadata = {f"metadata.{key}": value for key, value in original.thread.get("metadata", {}).items()}
-        fields = {"updated_at": now, "last_metadata": original.thread.get("last_metadata", {}), **metadata}
-        await BulkWrite(context.checkpoints, [thread_write(context, target_id, thread, fields)])
+        use = await _thread_use(context, original, thread, now)
+        reply = await BulkWrite(context.checkpoints, [thread_write(context, target_id, thread, use)])
+        if reply.upserted_ids:  # the target has gone meanwhile
+            return False
         await _write(context.checkpoints, [one | stamped for one in original.checkpoints])
     except MissingChunkError:
         return False
@@ -103,6 +107,42 @@ async def _copy(context: Context, original: Original, source_id: str, target_id:
             raise
         return False
     return True
+
+
+async def _thread_use(context: Context, original: Original, thread: ThreadState, now: datetime) -> ThreadUse:
+    """Return what a copy says of its thread: what the source shows, and everybody that it is of."""
+    source = original.thread
+    # Labels that the target was given stay; one that begins takes those of the source.
+    fields = ("last_metadata", "preview", *(["labels"] if thread.begins else []))
+    last: Document = {"updated_at": now} | {name: source[name] for name in fields if name in source}
+    keys = context.options.metadata_keys if thread.begins else tuple(thread.members)
+    lasting = source.get("metadata", {}) | source.get("identity", {})
+    return ThreadUse(last, lasting, await _members(context, original, thread, keys))
+
+
+async def _members(
+    context: Context, original: Original, thread: ThreadState, keys: Sequence[str]
+) -> dict[str, list[Member]]:
+    """Return whom a source is of, as the target names them.
+
+    Digests are keyed with the secret of the source: where it has some, or does not say everybody, its checkpoints do.
+    """
+    known: Document = original.thread.get("members", {})
+    listed: dict[str, list[Member]] = {key: known.get(key, []) for key in keys}
+    unsaid = [key for key in keys if key not in known or any(isinstance(one, bytes) for one in known[key])]
+    if not unsaid:
+        return listed
+    records = [read_record(document, context.codec) for document in original.checkpoints]
+    bodies = await load(context, [Placed(record.address.thread_id, record.body) for record in records])
+    clear = context.clear_metadata
+    for key in unsaid:
+        texts = [one for one in listed[key] if isinstance(one, str)]
+        for record, body in zip(records, bodies, strict=True):
+            text = identity(revive_body(context, record.address, record.body, body.data).metadata.get(key))
+            texts += [] if text is None else [text]
+        is_clear = clear is None or key in clear
+        listed[key] = [member(text, thread.name_key, is_clear=is_clear) for text in dict.fromkeys(texts)]
+    return listed
 
 
 async def _copy_chunks(context: Context, original: Original, source_id: str, stamped: Document) -> None:

@@ -181,6 +181,11 @@ def all_chunks_of(thread_id: str) -> Document:
     return {"_id": {"$gte": first, "$lte": last}, "thread_id": thread_id, "type": CHUNK}
 
 
+def everything_of(thread_id: str) -> Document:
+    """Return the query for all checkpoints and chunks of a thread: all of its documents but its own."""
+    return {field: value for field, value in all_chunks_of(thread_id).items() if field != "type"}
+
+
 def place_of(address: Address) -> Document:
     """Return the equalities that lead to the checkpoints of a namespace, or to one of them."""
     place: Document = {"thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
@@ -230,10 +235,14 @@ def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_aft
         ("newest", (("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)), is_checkpoint),
         ("run", (("metadata.run_id", 1), ("thread_id", 1)), is_checkpoint),
         ("threads", (("updated_at", -1), ("thread_id", 1)), is_thread),
+        *(_threads_by(f"threads_of_{key}", f"members.{key}", is_thread) for key in metadata_keys),
+        # Where schema version 1 had it, and threads of version 1 have it still: no entry for any other.
         *(
-            (f"threads_by_{key}", ((f"metadata.{key}", 1), ("updated_at", -1), ("thread_id", 1)), is_thread)
+            _threads_by(f"threads_once_by_{key}", f"metadata.{key}", _having(f"metadata.{key}"))
             for key in metadata_keys
         ),
+        ("tombstones", (("deleted_at", 1),), _having("deleted_at")),
+        ("ended_threads", (("ended_at", 1),), _having("ended_at")),
     ]
     rows = [Index(collections.checkpoints, name, keys, partial=partial) for name, keys, partial in in_checkpoints]
     of_writes = (("thread_id", 1), ("checkpoint_ns", 1), ("checkpoint_id", 1), ("channel", 1))
@@ -244,3 +253,12 @@ def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_aft
             for name in (collections.checkpoints, collections.writes)
         ]
     return rows
+
+
+def _threads_by(name: str, field: str, partial: Document) -> tuple[str, tuple[tuple[str, int], ...], Document]:
+    """Return an index of threads by a field, each value's in the order of the list of threads."""
+    return name, ((field, 1), ("updated_at", -1), ("thread_id", 1)), partial
+
+
+def _having(field: str) -> Document:
+    return {"type": THREAD, field: {"$exists": True}}

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointMetadata, get_checkpoint_metadata
@@ -76,15 +76,14 @@ def named(config: RunnableConfig, metadata: CheckpointMetadata, keys: Collection
     Raises:
         InvalidInputError: A value under an identity key can identify nobody, as a list or an object.
     """
-    sources = [metadata, config.get("metadata"), config.get("configurable")]
+    sources: list[Mapping[str, Any]] = [metadata, config.get("metadata") or {}, config.get("configurable") or {}]
     for source in sources:
-        if source is not None and not isinstance(source, Mapping):
+        if not isinstance(source, Mapping):
             raise InvalidInputError(f"metadata must be a mapping, not {shown(source)}")
-    truth = get_checkpoint_metadata(config, metadata)
-    by_key = {key: tuple(_named(key, [source[key] for source in sources if source and key in source])) for key in keys}
-    kept: dict[str, Any] = {key: found[0] for key, found in by_key.items() if found and not _is_plain(truth.get(key))}
-    truth.update(kept)  # type: ignore[typeddict-item]  # LangGraph's type has its own keys only
-    return Named(truth, by_key)
+    truth: dict[str, Any] = {**get_checkpoint_metadata(config, metadata)}
+    by_key = {key: tuple(_named(key, [source[key] for source in sources if key in source])) for key in keys}
+    kept = {key: found[0] for key, found in by_key.items() if found and not _is_plain(truth.get(key))}
+    return Named(cast("CheckpointMetadata", truth | kept), by_key)
 
 
 def _named(key: str, values: Iterable[object]) -> dict[str, None]:
@@ -93,13 +92,21 @@ def _named(key: str, values: Iterable[object]) -> dict[str, None]:
     for value in values:
         if value is None or isinstance(value, bool | float):
             continue
-        text = identity(value)
-        if text is None or len(text) > LONGEST_IDENTITY:
-            kinds = "a string, an int, a UUID, an ObjectId or an enum of these"
-            most = f"with at most {LONGEST_IDENTITY} characters"
-            raise InvalidInputError(f"{key} says whose the thread is: {kinds}, {most}, and not {shown(value)}")
-        found[text] = None
+        found[checked_identity(key, value)] = None
     return found
+
+
+def checked_identity(key: str, value: object) -> str:
+    """Return the string that identifies the same as a value under an identity key.
+
+    Raises:
+        InvalidInputError: It identifies nobody, or is longer than `LONGEST_IDENTITY`.
+    """
+    text = identity(value)
+    if text is None or len(text) > LONGEST_IDENTITY:
+        kinds = f"a string of at most {LONGEST_IDENTITY} characters, an int, a UUID, an ObjectId or an enum of these"
+        raise InvalidInputError(f"{key} says whose the thread is: it must be {kinds}, not {shown(value)}")
+    return text
 
 
 def _is_plain(value: object) -> bool:

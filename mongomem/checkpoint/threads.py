@@ -76,8 +76,17 @@ def known_thread(context: Context, document: Document | None) -> ThreadState | N
 def _name_key(context: Context, document: Document, what: str) -> bytes:
     if not context.codec.seals:
         return b""
+    return opened_name_key(context, document, what) or new_name_key()
+
+
+def opened_name_key(context: Context, document: Document, what: str) -> bytes:
+    """Return the secret of an encrypted thread; empty where the thread is not encrypted.
+
+    Raises:
+        ConfigurationError: It was written under another key, or this serializer does not decrypt.
+    """
     if "name_key" not in document:
-        return new_name_key()
+        return b""
     try:
         return context.codec.open(document["name_key"])
     except Exception as error:
@@ -187,13 +196,22 @@ def thread_write(context: Context, thread_id: str, thread: ThreadState, use: Thr
         forgotten = {name: "" for name in NAMING_FIELDS if name not in own | known}
         change = {"$set": own | birth | known, "$unset": forgotten, "$rename": {"deleted_at": "ended_at"}}
         return Update(condition, change, upsert=True)
-    for key, value in use.lasting.items():
-        own[f"identity.{key}" if key in thread.members else f"metadata.{key}"] = value
-    more = {f"members.{key}": {"$each": listed} for key, listed in _listed(_more(thread, use)).items() if listed}
+    lasting, more = lasting_changes(thread, use)
     tombstone = _tombstone(context, next_epoch(now, thread.epoch))
     made = {name: value for name, value in tombstone.items() if name not in own}
-    change = {"$set": own, "$setOnInsert": made, **({"$addToSet": more} if more else {})}
+    change = {"$set": own | lasting, "$setOnInsert": made, **({"$addToSet": more} if more else {})}
     return Update(condition, change, upsert=True)
+
+
+def lasting_changes(thread: ThreadState, use: ThreadUse) -> tuple[Document, Document]:
+    """Return what to set in a thread that lives so that it shows whom a use names, and what to add to its members.
+
+    Where it was not always put with a key as an identity key it stays as schema version 1 has it, without members.
+    """
+    places = {key: "identity" if key in thread.members else "metadata" for key in use.lasting}
+    shown = {f"{places[key]}.{key}": value for key, value in use.lasting.items()}
+    added = _listed(_more(thread, use))
+    return shown, {f"members.{key}": {"$each": listed} for key, listed in added.items() if listed}
 
 
 def _more(thread: ThreadState, use: ThreadUse) -> Members:

@@ -32,6 +32,7 @@ from mongomem.checkpoint.encoding import BODY, NO_PARENT, Encoded, Serialized, e
 from mongomem.checkpoint.grounds import Ground, remembered, survey
 from mongomem.checkpoint.identity import LONGEST_IDENTITY, Named, identified, identity, member, named
 from mongomem.checkpoint.metadata import STEP_METADATA, readable
+from mongomem.checkpoint.preview import preview_of
 from mongomem.checkpoint.setup import ready
 from mongomem.checkpoint.sizes import size_to_serialize
 from mongomem.checkpoint.threads import (
@@ -44,6 +45,7 @@ from mongomem.checkpoint.threads import (
     stamp,
     thread_write,
 )
+from mongomem.checkpoint.tombstones import clean_now_and_then
 from mongomem.commands import BulkWrite, Document, Replace
 from mongomem.effects import Compute
 from mongomem.errors import InvalidInputError
@@ -52,12 +54,13 @@ from mongomem.upserts import only_duplicates
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What is to be stored: a checkpoint, where, on which parent, its metadata in full, and whom that names."""
+    """What is to be stored: a checkpoint, where, on which parent, its metadata in full, and what lists show of it."""
 
     child: Address
     parent_id: str | None
     checkpoint: Checkpoint
     named: Named
+    preview: Mapping[str, str | None]
 
     @property
     def truth(self) -> CheckpointMetadata:
@@ -80,7 +83,9 @@ async def put(
     address = address_of(config)
     _check(checkpoint)
     child = address.at(identifier("checkpoint id", checkpoint["id"]))
-    task = Put(child, address.checkpoint_id, checkpoint, named(config, metadata, context.options.metadata_keys))
+    preview = preview_of(checkpoint, address.checkpoint_ns, context.clear_metadata)
+    whole = named(config, metadata, context.options.metadata_keys)
+    task = Put(child, address.checkpoint_id, checkpoint, whole, preview)
     ground = remembered(context, address)
     values = {BODY: serialize_body(checkpoint, task.truth, context.codec)}
     known = ground.parent if ground else NO_PARENT
@@ -93,6 +98,7 @@ async def put(
             values |= serialize_values(checkpoint, ground.parent, context.codec, done=values)
         if await _put_on(context, task, values, ground):
             context.state.parents.pop(address)
+            await clean_now_and_then(context)
             return child.config()
         context.state.forget_thread(address.thread_id)
         ground = None
@@ -163,7 +169,7 @@ def _thread_use(context: Context, task: Put, thread: ThreadState) -> ThreadUse:
         for key in (own_keys if thread.begins else keys)
     }
     lasting = {key: value for key, value in given.items() if value is not None}
-    return ThreadUse({"updated_at": context.now(), "last_metadata": shown}, lasting, members)
+    return ThreadUse({"updated_at": context.now(), "last_metadata": shown, **task.preview}, lasting, members)
 
 
 def _named_by(metadata: Mapping[str, Any], key: str) -> list[str]:

@@ -17,8 +17,8 @@ LONGEST_SHOWN = 80
 LARGEST_NUMBER = 2**63 - 1
 """The largest integer that BSON holds."""
 
-_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
-"""The user and the password in a connection string."""
+_PASSWORD = re.compile(r"(?<=://)\S*@")
+"""The user and the password in a connection string: up to its last @, since a password may hold any character."""
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = LONGEST_SHOWN

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import pymongo
 from pymongo.errors import OperationFailure
@@ -39,8 +39,11 @@ NAMESPACE_NOT_FOUND = 26
 INDEX_NOT_FOUND = 27
 """Server error code: there is no index of that name (MongoDB 4.4 to 8.2)."""
 
-UNAUTHORIZED = 13
-"""Server error code: the user may not do that (MongoDB 4.4 to 8.2)."""
+BAD_HINT = 2
+"""Server error code BadValue: a hint names an index that does not exist (MongoDB 4.4 to 8.2)."""
+
+UNAUTHORIZED = frozenset({13, 8000})
+"""Server error codes: the user may not do that. Unauthorized (MongoDB 4.4 to 8.2), and Atlas's own."""
 
 
 class Command(Generic[T]):
@@ -48,9 +51,16 @@ class Command(Generic[T]):
 
     __slots__ = ()
 
+    computes: ClassVar[bool] = False
+    """Whether it only computes: it waits for nobody, and needs no database."""
+
     def blocks(self) -> bool:
         """Say whether `perform` waits for a server or computes for long, and so has to leave the event loop."""
         return True
+
+    def put_off(self) -> Command[T]:
+        """Return the command to be performed in its place at a later time than that of the caller's call."""
+        return self
 
     def __await__(self) -> Generator[Command[T], T, T]:
         reply = yield self

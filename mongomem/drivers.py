@@ -1,11 +1,12 @@
 """The drivers: they run plans.
 
 A plan yields commands and gets replies. A driver is the loop between the two, and the one place for
-error notes. There are three loops, one for each way of waiting:
+error notes. There is one for each way of waiting:
 
     Blocking   sync methods on a ``MongoClient`` (or the mongomock adapter)
     Threaded   async methods on a ``MongoClient``: each command waits in a worker thread
     Awaiting   async methods on an ``AsyncMongoClient``: no thread at all
+    Bridging   sync methods on an ``AsyncMongoClient``: its loop awaits, the calling thread waits
 
 `Drivers` pairs what a client can do: ``run`` for sync callers, ``arun`` for async ones. The logic of
 every operation exists once, in its plan; so a driver that fails at the n-th command proves crash
@@ -15,28 +16,25 @@ safety for all of them (`mongomem.testing`).
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import os
-import sys
-import weakref
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import inspect
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
-from bson.codec_options import CodecOptions
+from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
 from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 
+from mongomem import loops
+from mongomem.clients import database_name_of, introductions
 from mongomem.commands import Command, Plan
 from mongomem.errors import ConfigurationError, UsageError
+from mongomem.loops import ClientLoop
+from mongomem.workers import in_worker
 
 T = TypeVar("T")
-
-WORKER_THREADS = 64
-"""Bound of the threads that wait for MongoDB on behalf of event loops; made on demand, kept idle."""
+Method = TypeVar("Method", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 
 class Runner(Protocol):
@@ -46,9 +44,21 @@ class Runner(Protocol):
 
 
 class AsyncRunner(Protocol):
-    """Runs a plan for an async caller."""
+    """Runs a plan for an async caller.
 
-    async def __call__(self, plan: Plan[T]) -> T: ...
+    It begins at the call, and not where the coroutine is awaited: all that comes before the first command that leaves
+    the process has been done when the coroutine is returned. So what is stored is what was passed, whatever the caller
+    does to it before the next tick of the loop. An error met meanwhile is raised where the coroutine is awaited.
+    """
+
+    def __call__(self, plan: Plan[T]) -> Coroutine[Any, Any, T]: ...
+
+
+DECODING: CodecOptions[dict[str, Any]] = CodecOptions(
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="surrogateescape"
+)
+"""How documents are decoded, whatever classes the client decodes to. A date that Python cannot hold comes as a
+``DatetimeMS``, bytes that are no text as surrogates: PyMongo would else refuse the whole batch for one such field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +75,9 @@ class Concerns:
     write_concern: WriteConcern = field(default_factory=lambda: WriteConcern("majority"))
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the database: these, and plain decoding, whatever classes the client decodes to."""
+        """Return the options of the database: these, and `DECODING`."""
         own = {name: getattr(self, name) for name in ("read_preference", "read_concern", "write_concern")}
-        return {"codec_options": CodecOptions(), **own}
+        return {"codec_options": DECODING, **own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,34 +109,122 @@ class Blocking:
                 resume, answer = plan.throw, _noted(error, command)
 
 
+@dataclass(slots=True)
+class Begun(Generic[T]):
+    """A plan that has come to a command, or to its end.
+
+    Attributes:
+        plan: The plan.
+        command: The command that it waits for; None at its end.
+        result: What it returned.
+        error: What it raised.
+    """
+
+    plan: Plan[T]
+    command: Command[Any] | None = None
+    result: T | None = None
+    error: Exception | None = None
+
+    def end(self) -> T:
+        """Return what the plan returned, or raise what it raised."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # or it would hold this frame, which holds it
+        return cast("T", self.result)
+
+
+def is_immediate(command: Command[Any]) -> bool:
+    """Say whether a command may be performed at the call, on an event loop: a computation that takes no time."""
+    return command.computes and not command.blocks()
+
+
+def is_computation(command: Command[Any]) -> bool:
+    """Say whether a command may be performed at the call by a caller who waits anyway."""
+    return command.computes
+
+
+def begin(plan: Plan[T], performs: Callable[[Command[Any]], bool] = is_immediate) -> Begun[T]:
+    """Run a plan, performing what `performs` allows, up to the first command that it does not."""
+    resume: Callable[[Any], Command[Any]] = plan.send
+    answer: Any = None
+    while True:
+        try:
+            command = resume(answer)
+        except StopIteration as finished:
+            return Begun(plan, result=finished.value)
+        except Exception as error:
+            return Begun(plan, error=error)
+        if not performs(command):
+            return Begun(plan, command.put_off())
+        try:
+            resume, answer = plan.send, command.perform(None)
+        except BaseException as error:
+            resume, answer = plan.throw, error
+
+
+async def drive(begun: Begun[T], perform: Callable[[Command[Any]], Any]) -> T:
+    """Run a plan on with what `perform` returns for each command awaited. Where that is a command, this is a plan."""
+    plan, command = begun.plan, begun.command
+    if command is None:
+        return begun.end()
+    while True:
+        resume: Callable[[Any], Command[Any]]
+        try:
+            resume, answer = plan.send, await perform(command)
+        except BaseException as error:
+            resume, answer = plan.throw, _noted(error, command)
+        try:
+            command = resume(answer)
+        except StopIteration as finished:
+            result: T = finished.value
+            return result
+
+
 @dataclass(frozen=True, slots=True)
 class Awaiting:
-    """Perform each command on the running event loop. Belongs to the first loop that uses it."""
+    """Perform each command on the running event loop. Belongs to the first loop that uses its client."""
 
     database: Any
-    loop: list[weakref.ref[asyncio.AbstractEventLoop]] = field(default_factory=list)
+    loop: ClientLoop
 
-    async def __call__(self, plan: Plan[T]) -> T:
+    def __call__(self, plan: Plan[T]) -> Coroutine[Any, Any, T]:
+        return _named(self.go_on(begin(plan)), plan)
+
+    async def go_on(self, begun: Begun[T]) -> T:
+        """Run the rest of a plan."""
         try:
-            self._stay_on_one_loop()
+            self.loop.enter()
         except UsageError:
-            plan.close()
+            begun.plan.close()
             raise
-        return await drive(plan, self._perform)
+        return await drive(begun, self._perform)
 
     async def _perform(self, command: Command[Any]) -> Any:
         return await command.aperform(self.database)
 
-    def _stay_on_one_loop(self) -> None:
-        running = asyncio.get_running_loop()
-        if not self.loop:
-            self.loop.append(weakref.ref(running))
-        if self.loop[0]() is not running:
-            raise UsageError(
-                "This AsyncMongoClient belongs to another event loop: PyMongo binds one to the loop that first uses "
-                "it. Make a client in this loop, or enter `async with ...from_conn_string(uri)` here: each loop that "
-                "enters it gets a client of its own."
-            )
+
+@dataclass(frozen=True, slots=True)
+class Bridging:
+    """Run each plan on the event loop of an ``AsyncMongoClient`` and wait for it, from any thread but the loop's own.
+
+    What it computes before its first other command is computed here, which the loop need not wait for.
+    """
+
+    awaiting: Awaiting
+
+    def __call__(self, plan: Plan[T]) -> T:
+        try:
+            loop = self.awaiting.loop.beside()
+        except UsageError:
+            plan.close()
+            raise
+        begun = begin(plan, is_computation)
+        if begun.command is None:
+            return begun.end()
+        return loops.run_on(loop, self.awaiting.go_on(begun), loops.PATIENCE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,70 +233,61 @@ class Threaded:
 
     database: Any
 
-    async def __call__(self, plan: Plan[T]) -> T:
-        return await drive(plan, self._perform)
+    def __call__(self, plan: Plan[T]) -> Coroutine[Any, Any, T]:
+        return _named(drive(begin(plan), self._perform), plan)
 
     async def _perform(self, command: Command[Any]) -> Any:
         if not command.blocks():
             return await command.aperform(self.database)
-        call = contextvars.copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(_workers(), call, command.perform, self.database)
+        return await in_worker("command", command.perform, self.database)
 
 
-async def drive(plan: Plan[T], perform: Callable[[Command[Any]], Any]) -> T:
-    """Run a plan with what `perform` returns for each command awaited. Where that is a command, this is a plan."""
-    resume: Callable[[Any], Command[Any]] = plan.send
-    answer: Any = None
-    while True:
-        try:
-            command = resume(answer)
-        except StopIteration as finished:
-            result: T = finished.value
-            return result
-        try:
-            resume, answer = plan.send, await perform(command)
-        except BaseException as error:
-            resume, answer = plan.throw, _noted(error, command)
+def begins_at_call(method: Method) -> Method:
+    """Mark a method that returns the coroutine of an `AsyncRunner` as one to be awaited, as ``async def`` does.
+
+    ``inspect.iscoroutinefunction`` is asked for that, by mocks that are made from a class for one.
+    """
+    if hasattr(inspect, "markcoroutinefunction"):  # Python 3.12
+        marked: Method = inspect.markcoroutinefunction(method)
+        return marked
+    named: Any = method
+    named._is_coroutine = getattr(asyncio.coroutines, "_is_coroutine", None)
+    return method
 
 
-def _refuse(plan: Plan[T]) -> T:
-    plan.close()
-    raise UsageError(
-        "A sync method was called, but the client is an AsyncMongoClient: await the async twin "
-        "(aput, aget_tuple, asearch, graph.ainvoke, ...), or build on a pymongo.MongoClient, "
-        "which serves sync and async callers alike."
-    )
+def _named(coroutine: Coroutine[Any, Any, T], plan: Any) -> Coroutine[Any, Any, T]:
+    """Give a coroutine the name of its plan, which Python's warning tells if it is never awaited."""
+    named: Any = coroutine
+    named.__name__, named.__qualname__ = plan.__name__, plan.__qualname__
+    return coroutine
 
 
-def drivers_for(client: Any, db_name: str, concerns: Concerns) -> Drivers:
+def drivers_for(client: Any, db_name: str | None, concerns: Concerns) -> Drivers:
     """Pair the drivers that fit `client`: a MongoClient, an AsyncMongoClient or a mongomock.MongoClient.
 
     Does no I/O.
+
+    Raises:
+        ConfigurationError: It is none of these, or `db_name` is no name of a database.
     """
-    if isinstance(client, MongoClient):
-        database: Any = client.get_database(db_name, **concerns.options())
-        return Drivers(Blocking(database), Threaded(database))
-    if isinstance(client, AsyncMongoClient):
-        return Drivers(_refuse, Awaiting(client.get_database(db_name, **concerns.options())))
-    if type(client).__module__.startswith("mongomock"):
+    if type(client).__module__.startswith("mongomock") and not isinstance(client, type):
         from mongomem.testing import MongomockDatabase
 
-        database = MongomockDatabase(client[db_name])
+        database: Any = MongomockDatabase(client[database_name_of(client, db_name)])
         return Drivers(Blocking(database), Threaded(database))
-    raise ConfigurationError(
-        f"client must be a pymongo.MongoClient, a pymongo.AsyncMongoClient or a mongomock.MongoClient, "
-        f"not {type(client).__name__}"
-    )
-
-
-@cache
-def _workers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="mongomem")
-
-
-if sys.platform != "win32":
-    # A forked child inherits the pool without its threads: whatever is handed to it would wait for ever.
-    os.register_at_fork(after_in_child=_workers.cache_clear)
+    if not isinstance(client, MongoClient | AsyncMongoClient):
+        raise ConfigurationError(
+            f"client must be a pymongo.MongoClient, a pymongo.AsyncMongoClient or a mongomock.MongoClient, "
+            f"not {type(client).__name__}"
+        )
+    database = client.get_database(database_name_of(client, db_name), **concerns.options())
+    introductions.of(client)
+    if isinstance(client, MongoClient):
+        return Drivers(Blocking(database), Threaded(database))
+    loop = loops.loops_of_clients.of(client)
+    loop.meet()
+    awaiting = Awaiting(database, loop)
+    return Drivers(Bridging(awaiting), awaiting)
 
 
 def _noted(error: BaseException, command: Command[Any]) -> BaseException:

@@ -9,11 +9,12 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from mongomem.commands import Command
+from mongomem.workers import in_worker
 
 T = TypeVar("T")
 
@@ -23,10 +24,20 @@ HEAVY_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Compute(Command[T]):
-    """Call a pure function; off the event loop where its size in bytes, or what tells that, says that it takes long."""
+    """Call a pure function; off the event loop where its size in bytes, or what tells that, says that it takes long.
+
+    Attributes:
+        function: The function.
+        size: How many bytes of work it is, or what tells that.
+        detached: Makes the function to be called later in its place: one that shares nothing with the caller of the
+            operation. None: `function` shares nothing.
+    """
+
+    computes: ClassVar[bool] = True
 
     function: Callable[[], T]
     size: int | Callable[[], int] = HEAVY_BYTES
+    detached: Callable[[], Callable[[], T]] | None = None
 
     def blocks(self) -> bool:
         return (self.size if isinstance(self.size, int) else self.size()) >= HEAVY_BYTES
@@ -35,9 +46,10 @@ class Compute(Command[T]):
         return self.function()
 
     async def aperform(self, database: Any) -> T:
-        if self.blocks():
-            return await asyncio.to_thread(self.function)
-        return self.function()
+        return await in_worker("command", self.function) if self.blocks() else self.function()
+
+    def put_off(self) -> Compute[T]:
+        return self if self.detached is None else Compute(self.detached(), self.size)
 
 
 class Embeds(Protocol):

@@ -11,6 +11,7 @@
     ├── CorruptDataError          (RuntimeError)  stored documents that contradict each other
     ├── SchemaVersionError        (RuntimeError)  a document written by a newer mongomem
     ├── ReindexError              (RuntimeError)  some items could not be indexed anew; names them
+    ├── ServerUnavailableError    (ConnectionError)  no server answers where the connection string says
     ├── ContentionError           (RuntimeError)  others changed the same thread at the same time, too often
     └── LocalServerError          (RuntimeError)  the embedded mongod cannot start: says what to install
 
@@ -48,7 +49,7 @@ class IndexMismatchError(ConfigurationError):
 
 
 class UsageError(MongomemError, RuntimeError):
-    """The call is right but not here, e.g. a sync method on an ``AsyncMongoClient``. Says what to write instead."""
+    """The call is right but not here, e.g. a sync method on the loop of its client. Says what to write instead."""
 
 
 class ThreadNotFoundError(MongomemError, LookupError):
@@ -79,6 +80,10 @@ class ReindexError(MongomemError, RuntimeError):
 
 class ContentionError(MongomemError, RuntimeError):
     """Others changed the same thread at the same time, again and again. Nothing is broken: repeat the call later."""
+
+
+class ServerUnavailableError(MongomemError, ConnectionError):
+    """No server answers where the connection string says. Names the hosts and what each of them met."""
 
 
 class LocalServerError(MongomemError, RuntimeError):

@@ -12,13 +12,14 @@ from langgraph.store.base import NOT_PROVIDED, IndexConfig, Item, NotProvided, T
 from pymongo import AsyncMongoClient
 
 from mongomem.arguments import shown
-from mongomem.checkpoint.addresses import identifier
+from mongomem.checkpoint.addresses import Identifier, identifier
 from mongomem.checkpoint.context import checked_keys
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.commands import Plan
-from mongomem.drivers import Concerns, drivers_for
+from mongomem.connection import OPEN_TIMEOUT
 from mongomem.errors import ConfigurationError, InvalidInputError, UsageError
 from mongomem.opening import Opening
+from mongomem.options import checked_options
 from mongomem.schema.names import DEFAULT_PREFIX
 from mongomem.store.batches import check_namespace
 from mongomem.store.reading import items_behind
@@ -29,12 +30,19 @@ PAGE = 100
 """How many items are read at a time while everything of a user is gathered."""
 
 
+HELD_OPTIONS: Mapping[str, Callable[..., Any]] = {"saver_options": MongoSaver, "store_options": MongoStore}
+"""The options of a memory that hold options of what it is made of."""
+
+SHARED_OPTIONS = frozenset({"db_name", "collection_prefix", "auto_setup"})
+"""What saver and store have in common: an option of the memory, so that it is of both."""
+
+
 class MongoMemory:
     """A saver and a store on one client and one database.
 
     Args:
         client: A ``MongoClient``, an ``AsyncMongoClient`` or a ``mongomock.MongoClient``. The caller owns it.
-        db_name: The database.
+        db_name: The database. None: the one that the client's connection string names, else ``mongomem``.
         index: How the store embeds items for ``search(query=...)``: LangGraph's ``IndexConfig``.
         serde: Serializer of the threads' state; an ``EncryptedSerializer`` encrypts that and nothing of the store.
         ttl: Life of unused items, as LangGraph's ``TTLConfig``.
@@ -55,7 +63,7 @@ class MongoMemory:
     def __init__(
         self,
         client: Any,
-        db_name: str = "mongomem",
+        db_name: str | None = None,
         *,
         index: IndexConfig | None = None,
         serde: SerializerProtocol | None = None,
@@ -69,39 +77,51 @@ class MongoMemory:
         store_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._client = client
-        self._drivers = drivers_for(client, db_name, Concerns())
         (self._user_key,) = checked_keys("user_key", (user_key,))
         if not callable(user_namespace):
             raise ConfigurationError(f"user_namespace must be a function of a user id, not {shown(user_namespace)}")
         self._user_namespace = user_namespace
         shared: dict[str, Any] = {"collection_prefix": collection_prefix, "auto_setup": auto_setup}
-        own_saver = {"serde": serde, "ttl": thread_ttl, **(saver_options or {})}
+        own_saver: dict[str, Any] = {"serde": serde, "ttl": thread_ttl}
+        own_saver |= checked_options("saver_options", saver_options, MongoSaver, SHARED_OPTIONS)
         others = checked_keys("metadata_indexes", own_saver.get("metadata_indexes", ()))
         own_saver["metadata_indexes"] = (user_key, *others)
-        own_store = {"index": index, "ttl": ttl, **(store_options or {})}
+        own_store: dict[str, Any] = {"index": index, "ttl": ttl}
+        own_store |= checked_options("store_options", store_options, MongoStore, SHARED_OPTIONS)
         self.saver = MongoSaver(client, db_name, **shared, **own_saver)
         self.store = MongoStore(client, db_name, **shared, **own_store)
+        self._drivers = self.saver._drivers
 
     @classmethod
-    def from_conn_string(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> Opening[MongoMemory]:
+    def from_conn_string(
+        cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
+    ) -> Opening[MongoMemory]:
         """Return something to enter, with ``with`` or ``async with``, that yields a memory and owns its client.
 
         Args:
             uri: The connection string.
-            db_name: The database.
+            db_name: The database. None: the one that the connection string names, else ``mongomem``.
+            open_timeout: How long entering waits for an answer of the servers, in seconds. None: does not ask.
             **options: Those of `MongoMemory`; any other reaches the client.
         """
-        return Opening.of(cls, uri, {"db_name": db_name, **options})
+        return Opening.of(cls, uri, open_timeout, {"db_name": db_name, **options}, HELD_OPTIONS)
 
     @classmethod
-    def connect(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> MongoMemory:
-        """Return a memory that owns a ``MongoClient``, where no ``with`` spans notebook cells. End with `close`."""
-        return Opening.of(cls, uri, {"db_name": db_name, **options}).__enter__()
+    def connect(
+        cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
+    ) -> MongoMemory:
+        """Return a memory that owns a ``MongoClient``, where no ``with`` spans notebook cells. End with `close`.
+
+        Options are those of `from_conn_string`.
+        """
+        return cls.from_conn_string(uri, db_name=db_name, open_timeout=open_timeout, **options).__enter__()
 
     @classmethod
-    async def aconnect(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> MongoMemory:
+    async def aconnect(
+        cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
+    ) -> MongoMemory:
         """Return a memory that owns an ``AsyncMongoClient``. End with `aclose`."""
-        return await Opening.of(cls, uri, {"db_name": db_name, **options}).__aenter__()
+        return await cls.from_conn_string(uri, db_name=db_name, open_timeout=open_timeout, **options).__aenter__()
 
     def close(self) -> None:
         """Close the client, a ``MongoClient``."""
@@ -128,7 +148,7 @@ class MongoMemory:
         await self.saver.asetup()
         await self.store.asetup()
 
-    def erase_user(self, user_id: object) -> Erased:
+    def erase_user(self, user_id: Identifier) -> Erased:
         """Delete every thread and every memory of a user, bypassing every grace. Can be repeated.
 
         Threads are those that were ever put for the user, also where others had a part in them: run graphs with
@@ -137,15 +157,15 @@ class MongoMemory:
         """
         return self._drivers.run(self._erasing(user_id))
 
-    async def aerase_user(self, user_id: object) -> Erased:
+    async def aerase_user(self, user_id: Identifier) -> Erased:
         """Do what `erase_user` does."""
         return await self._drivers.arun(self._erasing(user_id))
 
-    def _erasing(self, user_id: object) -> Plan[Erased]:
+    def _erasing(self, user_id: Identifier) -> Plan[Erased]:
         namespace = self._namespace_of(user_id)
         return erase_user(self.saver._context(), self.store._context, self._user_key, user_id, namespace)
 
-    def _namespace_of(self, user_id: object) -> tuple[str, ...]:
+    def _namespace_of(self, user_id: Identifier) -> tuple[str, ...]:
         """Return the namespace of a user's memories.
 
         Raises:
@@ -169,7 +189,7 @@ class MongoMemory:
             ) from error
         return tuple(namespace)
 
-    def export_user(self, user_id: object) -> Iterator[CheckpointTuple | Item]:
+    def export_user(self, user_id: Identifier) -> Iterator[CheckpointTuple | Item]:
         """Stream everything of a user: the checkpoints of every thread, newest first, then the memories.
 
         Whose they are is decided as by `erase_user`.
@@ -187,7 +207,7 @@ class MongoMemory:
             after = page[-1].id
         check_decided(threads.undecided)
 
-    async def aexport_user(self, user_id: object) -> AsyncIterator[CheckpointTuple | Item]:
+    async def aexport_user(self, user_id: Identifier) -> AsyncIterator[CheckpointTuple | Item]:
         """Do what `export_user` does."""
         namespace = self._namespace_of(user_id)
         threads = await self._drivers.arun(threads_of(self.saver._context(), self._user_key, user_id))

@@ -9,15 +9,16 @@ The last that leaves closes it.
 from __future__ import annotations
 
 import asyncio
-import inspect
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
 from pymongo import AsyncMongoClient, MongoClient
 
-from mongomem.errors import ConfigurationError, UsageError
+from mongomem.connection import Connection
+from mongomem.errors import UsageError
+from mongomem.locks import Guarded
+from mongomem.options import names_of
 
 T = TypeVar("T")
 
@@ -29,48 +30,66 @@ class _Opened(Generic[T]):
     client: Any
     inside: int = 0
     built: T | None = None
+    has_answered: bool = False
 
 
-class Opening(Generic[T]):
+class Opening(Guarded, Generic[T]):
     """Opens a client and builds a T on it when first entered; closes the client when the last has left.
 
-    Whoever enters meanwhile gets the same T.
+    Whoever enters meanwhile gets the same T. Whoever is first asks the servers whether they are there.
 
     Args:
-        name: What it opens, as the user wrote it, for messages: ``"MongoSaver"``.
-        uri: The connection string.
+        connection: How to open a client.
         build: Makes the T from a client. Does no I/O.
-        client_options: Keyword arguments for the client.
     """
 
-    def __new__(cls, name: str, *_args: object) -> Opening[T]:
+    def __new__(cls, connection: Connection, *_args: object) -> Opening[T]:
+        name = connection.name
         # `compile(checkpointer=...)` answers a wrong object with the name of its type (langgraph.types,
         # ensure_valid_checkpointer), so the type of an Opening is named by the advice that belongs there.
         advice = f"{name}.from_conn_string(...), not entered: write `with {name}.from_conn_string(uri) as memory:`"
         return object.__new__(type(advice, (cls,), {}))
 
-    def __init__(self, name: str, uri: Any, build: Callable[[Any], T], client_options: Mapping[str, Any]) -> None:
-        if not uri or not isinstance(uri, str):
-            raise ConfigurationError(f"{name} needs a connection string such as mongodb://localhost:27017, not {uri!r}")
-        self._name = name
-        self._uri = uri
+    def __init__(self, connection: Connection, build: Callable[[Any], T]) -> None:
+        self._connection = connection
+        self._name = connection.name
         self._build = build
-        self._client_options = dict(client_options)
         self._opened: dict[asyncio.AbstractEventLoop | None, _Opened[T]] = {}
-        self._lock = threading.Lock()
+        self._guard()
 
     @classmethod
-    def of(cls, made: Callable[..., T], uri: str, options: Mapping[str, Any]) -> Opening[T]:
-        """Return the opening of a class made from a client; options that are not its own reach the client."""
-        names = inspect.signature(made).parameters.keys()
+    def of(
+        cls,
+        made: Callable[..., T],
+        uri: str,
+        open_timeout: float | None,
+        options: Mapping[str, Any],
+        beneath: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> Opening[T]:
+        """Return the opening of a class made from a client; options that are not its own reach the client.
+
+        Args:
+            made: The class.
+            uri: The connection string.
+            open_timeout: How long entering waits for an answer of the servers, in seconds; None: does not ask.
+            options: Those of the class and of the client.
+            beneath: By the options of the class that hold options of another one, that.
+        """
+        names = names_of(made)
         own = {name: value for name, value in options.items() if name in names}
         others = {name: value for name, value in options.items() if name not in names}
-        return cls(made.__name__, uri, lambda client: made(client, **own), others)
+        inner = {name: names_of(one) for name, one in (beneath or {}).items()}
+        connection = Connection(made.__name__, uri, others, open_timeout, [*names, "open_timeout"], inner)
+        return cls(connection, lambda client: made(client, **own))
 
     def __enter__(self) -> T:
         opened = self._count_in(None, MongoClient)
         try:
-            return self._built_on(opened)
+            built = self._built_on(opened)
+            if not opened.has_answered:
+                self._connection.ask(opened.client)
+                opened.has_answered = True
+            return built
         except BaseException:
             self.__exit__()
             raise
@@ -83,7 +102,11 @@ class Opening(Generic[T]):
     async def __aenter__(self) -> T:
         opened = self._count_in(asyncio.get_running_loop(), AsyncMongoClient)
         try:
-            return self._built_on(opened)
+            built = self._built_on(opened)
+            if not opened.has_answered:
+                await self._connection.aask(opened.client)
+                opened.has_answered = True
+            return built
         except BaseException:
             await self.__aexit__()
             raise
@@ -93,11 +116,11 @@ class Opening(Generic[T]):
         if client is not None:
             await client.close()
 
-    def _count_in(self, loop: asyncio.AbstractEventLoop | None, make: Callable[..., Any]) -> _Opened[T]:
+    def _count_in(self, loop: asyncio.AbstractEventLoop | None, kind: type) -> _Opened[T]:
         """Count one more inside; the first makes the client."""
         with self._lock:
             if loop not in self._opened:
-                self._opened[loop] = _Opened(make(self._uri, **self._client_options))
+                self._opened[loop] = _Opened(self._connection.make(kind))
             opened = self._opened[loop]
             opened.inside += 1
             return opened

@@ -20,7 +20,7 @@ from bson.timestamp import Timestamp
 from pymongo.errors import AutoReconnect, BulkWriteError
 
 from mongomem.commands import BulkWrite, Command, Plan
-from mongomem.drivers import Blocking, drive
+from mongomem.drivers import Blocking, begin, drive
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class _Intercepting(Command[T]):
 
 def _intercepted(plan: Plan[T], performer: Callable[[Command[Any], Any], Any]) -> Plan[T]:
     """Return `plan` with each of its commands handed to `performer`: itself a plan, so any driver runs it."""
-    return drive(plan, lambda command: _Intercepting(command, performer))
+    return drive(begin(plan, lambda _: False), lambda command: _Intercepting(command, performer))
 
 
 @dataclass(slots=True)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.addresses import identifier
+from mongomem.checkpoint.binding import BEGAN
 from mongomem.checkpoint.context import Context as SaverContext
 from mongomem.checkpoint.documents import THREAD
 from mongomem.checkpoint.identity import TOO_MANY, identity, member
 from mongomem.checkpoint.reading import names_in_truth
 from mongomem.checkpoint.removing import delete_thread
-from mongomem.checkpoint.thread_list import Thread, is_named, named_conditions, thread_page
-from mongomem.checkpoint.threads import opened_name_key
+from mongomem.checkpoint.thread_list import behind_document, is_named, named_conditions, read_listed, thread_page
+from mongomem.checkpoint.threads import opened_name_key, read_members
 from mongomem.checkpoint.tombstones import remove_tombstones
 from mongomem.commands import Document, Find
 from mongomem.errors import CorruptDataError, InvalidInputError, MongomemError
@@ -72,12 +72,11 @@ async def threads_of(context: SaverContext, user_key: str, user_id: object, *, e
     threads = UserThreads()
     members = f"members.{user_key}"
     for conditions in (named_conditions(user_key, text), [{members: {"$gte": b""}}], [{members: {"$exists": False}}]):
-        before: Thread | None = None
-        while page := await thread_page(context, conditions, before, PAGE, ended=ended):
+        behind: Document = {"updated_at": {"$gt": BEGAN}}
+        while page := await thread_page(context, conditions, behind, PAGE, ended=ended):
             for document in page:
                 await _decide(context, document, user_key, text, threads)
-            last = page[-1]
-            before = Thread(last["thread_id"], last["updated_at"], last["updated_at"], {})
+            behind = behind_document(page[-1])
     return threads
 
 
@@ -93,33 +92,38 @@ def check_decided(undecided: Collection[str]) -> None:
 
 async def _decide(context: SaverContext, document: Document, key: str, text: str, threads: UserThreads) -> None:
     """Sort a thread in: it is of the user, or of others, or does not say."""
-    thread_id = document["thread_id"]
+    thread_id = str(document.get("thread_id"))
     if thread_id in threads.found:
         return
     try:
         if await _is_of(context, document, key, text):
             threads.found[thread_id] = None
-    except (MongomemError, KeyError, TypeError, AttributeError):
+    except MongomemError:
         threads.undecided[thread_id] = None
 
 
 async def _is_of(context: SaverContext, document: Document, key: str, text: str) -> bool:
-    listed = document.get("members", {}).get(key)
+    """Decide whether a thread was ever put for a user.
+
+    Raises:
+        MongomemError: It cannot be read.
+    """
+    thread_id = read_listed(document).thread_id
     if is_named(document, key, text):
         return True
-    if listed is not None:
-        secrets = (b"", opened_name_key(context, document, f"thread {document['thread_id']!r}"))
-        if any(member(text, secret, is_clear=False) in listed for secret in secrets):
+    members = read_members(document).get(key)
+    if members is not None:
+        secret = opened_name_key(context, thread_id, document)
+        if any(member(text, one, is_clear=False) in members for one in (b"", secret)):
             return True
-        if TOO_MANY not in listed:
+        if TOO_MANY not in members:
             return False
-    return await names_in_truth(context, document["thread_id"], document.get("epoch"), {key: text})
+    return await names_in_truth(context, thread_id, document.get("epoch"), {key: text})
 
 
 async def _finish_deletions(context: SaverContext) -> None:
     """Finish deletions that broke off: of a thread without checkpoints nothing says any more whose it was."""
-    began = datetime(1970, 1, 1, tzinfo=timezone.utc)
-    unfinished = {"type": THREAD, "deleted_at": {"$gt": began}, "updated_at": {"$ne": None}}
+    unfinished = {"type": THREAD, "deleted_at": {"$gt": BEGAN}, "updated_at": {"$ne": None}}
     for document in await Find(context.checkpoints, unfinished, {"thread_id": 1}):
         await delete_thread(context, document["thread_id"])
 

@@ -22,9 +22,9 @@ from pymongo.errors import AutoReconnect
 
 from bag_of_words import bag_of_words
 from mongomem import ConfigurationError, CorruptDataError, InvalidInputError, MongoMemory, MongoSaver, UsageError
+from mongomem.checkpoint.identity import forms_of
 from mongomem.commands import DeleteMany
 from mongomem.drivers import Concerns
-from mongomem.checkpoint.identity import forms_of
 from mongomem.users import PAGE
 from saver_fixtures import KINDS, Calls, client_of
 

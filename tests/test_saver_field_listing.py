@@ -16,6 +16,7 @@ from uuid import UUID
 import numpy as np
 import pydantic
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pymongo import MongoClient
@@ -261,15 +262,14 @@ def test_a_document_from_the_future_is_refused(kind_of: str, mongo_client: Mongo
         fill().send(None)
     config = finished.value.value
     database = mongo_client[database_name]
-    place, query = (
-        ("mongomem_checkpoint_writes", {}) if kind_of == "write" else ("mongomem_checkpoints", {"type": kind_of})
-    )
+    writes = "mongomem_checkpoint_writes"
+    place, query = (writes, {}) if kind_of == "write" else ("mongomem_checkpoints", {"type": kind_of})
     assert database[place].update_many(query, {"$set": {"schema_version": 99}}).modified_count == 1
     saver = MongoSaver(mongo_client, database_name)
-    operations = [lambda: saver.get_tuple(config), lambda: list(saver.list(None))]
-    for operation in operations if kind_of != "thread" else [saver.list_threads]:
-        with pytest.raises(SchemaVersionError, match="99"):
-            operation()
+    with pytest.raises(SchemaVersionError, match="99"):
+        _ = saver.get_tuple(config) if kind_of != "thread" else saver.put(config, empty_checkpoint(), {}, {})
+    assert list(saver.list(None)) == [] if kind_of != "thread" else saver.list_threads() == []
+    assert saver.damaged_documents == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

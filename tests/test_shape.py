@@ -24,13 +24,29 @@ MODULES = {
 MODULE_LINES, BODY_LINES, BODY_LINES_P90 = 400, 40, 25
 
 OUTSIDE = (
-    *("commands", "effects", "drivers", "opening", "memory", "testing", "cli", "embeddings", "local", "_server"),
+    *(
+        "commands",
+        "effects",
+        "drivers",
+        "clients",
+        "loops",
+        "locks",
+        "workers",
+        "opening",
+        "memory",
+        "testing",
+        "cli",
+        "embeddings",
+        "local",
+        "_server",
+    ),
     "store.coalescing",  # gathers the callers of one event loop, before any plan
+    "store.sweeper",  # answers with futures, as stores do that sweep by themselves
 )
 """What may know a client, an event loop or a thread; all else is pure, or a plan of commands."""
 
 LOCKED = ("mongomem.checkpoint.bounded", "mongomem.search.matrices", "mongomem.search.matrix")
-"""What may hold a lock: caches that callers share."""
+"""What may hold a lock, that of `mongomem.locks`: caches that callers share."""
 
 SURFACES = ("mongomem.__init__", "mongomem.checkpoint.saver", "mongomem.checkpoint.upkeep", "mongomem.store.store")
 """What users see: public names, and classes whose every method is one expression."""
@@ -99,7 +115,15 @@ def test_no_client_no_loop_no_thread_below_the_drivers(name: str) -> None:
     found = imported(MODULES[name])
     clients = ("pymongo.MongoClient", "pymongo.AsyncMongoClient", "pymongo.synchronous", "pymongo.asynchronous")
     assert not is_from(found, (*clients, "asyncio", "concurrent"))
-    assert name in LOCKED or "threading" not in found
+    assert "threading" not in found
+    assert name in LOCKED or not is_from(found, ("mongomem.locks",))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_lock_is_made_anew_in_a_forked_child(name: str) -> None:
+    """Nobody makes one but `mongomem.locks`, which does that."""
+    calls = {ast.unparse(node.func) for node in ast.walk(MODULES[name]) if isinstance(node, ast.Call)}
+    assert not calls & {f"threading.{kind}" for kind in ("Lock", "RLock", "Condition", "Semaphore", "Event", "Barrier")}
 
 
 @pytest.mark.parametrize("name", PURE)

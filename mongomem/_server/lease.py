@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from mongomem._server.directory import SUPERVISOR_LOG, is_supervised, read_state
+from mongomem._server.ownership import own_file
 from mongomem._server.process import HOST, STOP_GRACE
 from mongomem._server.supervisor import COMES_BACK, GREETING_TIMEOUT, Order, read_line
 
@@ -85,7 +86,7 @@ def launch(order: Order) -> Lease:
     Raises:
         MongodExitedError: It did not come up; mongod.log or supervisor.log in the node directory tells why.
     """
-    with (Path(order.node) / SUPERVISOR_LOG).open("wb") as log:
+    with open(Path(order.node) / SUPERVISOR_LOG, "wb", opener=own_file) as log:
         supervisor = subprocess.Popen(  # noqa: S603 - this Python, this package
             [sys.executable, "-I", "-S", "-c", _SCRIPT, json.dumps(asdict(order)), str(Path(__file__).parents[1])],
             stdin=subprocess.DEVNULL,

@@ -7,7 +7,7 @@ one to leave ends mongod. Nobody polls: once mongod is up, everything waits in t
 If mongod dies, every user is sent one more line, and the supervisor exits. That of a throw-away node
 first waits until its users have left, for the directory goes with the last of them; unless one said
 that it comes back, which keeps it for the mongod that this user starts next. If the supervisor is
-killed, Linux ends mongod too (parent-death signal); on macOS the next supervisor ends the orphan.
+killed, Linux ends mongod too (parent-death signal); elsewhere the next user ends the orphan.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from .directory import SERVER_LOCK, hold_lock, write_state
-from .process import HOST, NotStartedError, end_mongod, end_orphan, start_mongod
+from .directory import SERVER_LOCK, State, hold_lock, write_state
+from .process import HOST, NotStartedError, end_mongod, start_mongod
 
 COMES_BACK = b"back\n"
 """What a user says that leaves a mongod that died in order to start it anew."""
@@ -148,14 +148,13 @@ def _supervise(order: Order) -> bool:
         control = listener.getsockname()[1]
         print(json.dumps({"control": control, "token": token}), flush=True)
         first = _first_user(listener, token)
-        end_orphan(node)
         try:
             mongod, port = start_mongod(order.command, node, order.timeout)
         except NotStartedError as error:
             first.sendall(json.dumps({"exit": error.code}).encode() + b"\n")
             raise
         try:
-            write_state(node, {"control": control, "token": token, "port": port, "pid": mongod.pid})
+            write_state(node, State(control=control, token=token, port=port, pid=mongod.pid))
             users = _Users(mongod, token, json.dumps({"port": port, "pid": mongod.pid}).encode() + b"\n")
             users.enter(first)
             threading.Thread(target=users.serve, args=(first,), daemon=True).start()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from bson import ObjectId
@@ -21,6 +21,10 @@ from mongomem.errors import InvalidInputError
 
 LONGEST_IDENTIFIER = 65_536
 """In characters. An identifier stands on every document of its thread, and none may come near the 16 MB of one."""
+
+
+Identifier: TypeAlias = str | int | UUID | ObjectId | Enum
+"""What names a user or a thread: a string, or what stands for one (`text_of`)."""
 
 
 @dataclass(frozen=True, slots=True)

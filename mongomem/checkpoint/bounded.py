@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
+
+from mongomem.locks import Guarded
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -13,7 +14,7 @@ ENTRY_BYTES = 200
 """About what an entry costs beside its bytes: key, place in the mapping, object headers."""
 
 
-class BoundedCache(Generic[K, V]):
+class BoundedCache(Guarded, Generic[K, V]):
     """A thread-safe mapping that forgets what was not used for long, so as to stay within `capacity` bytes.
 
     It has two halves. What is put, and what is found in the older half, goes into the younger one; when that is
@@ -26,7 +27,7 @@ class BoundedCache(Generic[K, V]):
         self._young: dict[K, V] = {}
         self._old: dict[K, V] = {}
         self._bytes = 0
-        self._lock = threading.Lock()
+        self._guard()
 
     @property
     def count(self) -> int:
@@ -71,7 +72,10 @@ class BoundedCache(Generic[K, V]):
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._old, self._young, self._bytes = {}, {}, 0
+            self._reset()
+
+    def _reset(self) -> None:
+        self._old, self._young, self._bytes = {}, {}, 0
 
     def _keep(self, key: K, value: V) -> None:
         weight = self._weigh(value) + ENTRY_BYTES

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from mongomem.checkpoint.addresses import Address
 from mongomem.checkpoint.bounded import BoundedCache
 from mongomem.checkpoint.chunks import Known, Stored
+from mongomem.checkpoint.damage import Damage
 from mongomem.checkpoint.documents import thread_key
 from mongomem.checkpoint.identity import Members
 from mongomem.checkpoint.messages import MessageMemo
@@ -81,6 +82,7 @@ class SaverState:
         self.parents: BoundedCache[Address, Parent] = BoundedCache(4 * share, Parent.weight)
         self.threads: BoundedCache[str, ThreadState] = BoundedCache(share, ThreadState.weight)
         self.messages = MessageMemo(5 * share)
+        self.damage = Damage()
         self.is_set_up = False
         self.is_ours = False
         self.found_ttl: timedelta | None = None

@@ -11,7 +11,7 @@ from langgraph.store.base import NotProvided
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.caches import SaverState
-from mongomem.checkpoint.codec import Codec
+from mongomem.checkpoint.codec import PROVEN, Codec, Policy
 from mongomem.checkpoint.documents import Collections
 from mongomem.checkpoint.metadata import CLEAR_WHEN_SEALED
 from mongomem.errors import ConfigurationError
@@ -105,6 +105,7 @@ class Options:
         metadata_keys: The metadata keys with an index of threads.
         auto_setup: Whether the first write creates the indexes.
         clock: Tells the time, aware and in UTC.
+        policy: What is read that proves nothing.
     """
 
     collections: Collections
@@ -114,6 +115,7 @@ class Options:
     metadata_keys: tuple[str, ...]
     auto_setup: bool
     clock: Callable[[], datetime]
+    policy: Policy = PROVEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from langgraph.checkpoint.base import PendingWrite as LangGraphWrite
 
 from mongomem.checkpoint.addresses import Address, address_of, identifier
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import CHECKPOINT, epoch_of, newest_stages, thread_stage
-from mongomem.checkpoint.loading import Placed, load, look_twice, revive
-from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
+from mongomem.checkpoint.documents import CHECKPOINT, living_epoch, newest_stages, thread_stage
+from mongomem.checkpoint.loading import Placed, load, look_twice, read_records, read_writes, revive
+from mongomem.checkpoint.records import Record, WriteRecord
 from mongomem.commands import Aggregate, Find
 from mongomem.errors import CorruptDataError, InvalidInputError
 
@@ -79,10 +79,10 @@ async def _target(context: Context, address: Address, epoch: int | None = None) 
     """Read a checkpoint with its thread; where it is of a life that has ended, look for what lives by its epoch."""
     thread = thread_stage(context.options.collections, address.thread_id)
     for document in await Aggregate(context.checkpoints, [*newest_stages(address, epoch), thread]):
-        living = epoch_of(document["thread"])
-        if document.get("epoch") != living:
+        (record,) = await read_records(context, [document])
+        living = living_epoch(address.thread_id, document["thread"])
+        if record.epoch != living:
             return None if living in (None, epoch) else await _target(context, address, living)
-        record = read_record(document, context.codec)
         return record if context.lives(record.touched_at) else None
     return None
 
@@ -116,7 +116,7 @@ async def _page(context: Context, start: Address, epoch: int, size: int) -> dict
         "epoch": epoch,
     }
     documents = await Find(context.checkpoints, query, sort=(("checkpoint_id", -1),), limit=size)
-    records = [read_record(document, context.codec) for document in documents]
+    records = await read_records(context, documents)
     return {record.address.checkpoint_id or "": record for record in records}
 
 
@@ -133,12 +133,11 @@ async def _writes(context: Context, walk: Walk) -> dict[str, list[LangGraphWrite
         "channel": {"$in": sorted(places[first])},
     }
     found: dict[Address, list[WriteRecord]] = {address: [] for address in places}
-    for document in await Find(context.writes, query):
-        write = read_write(document, context.codec)
+    for write in await read_writes(context, await Find(context.writes, query)):
         if write.channel in places[write.address]:
             found[write.address].append(write)
     ordered = [write for place in reversed(found) for write in sorted(found[place], key=WriteRecord.sort_key)]
-    loaded = await load(context, [Placed(first.thread_id, write.value) for write in ordered])
+    loaded = await load(context, [Placed(write.address, write.value) for write in ordered])
     by_channel: dict[str, list[LangGraphWrite]] = {}
     for write, one in zip(ordered, loaded, strict=True):
         value = revive(context, write.address, write.value, one.data)
@@ -148,7 +147,7 @@ async def _writes(context: Context, walk: Walk) -> dict[str, list[LangGraphWrite
 
 async def _seeds(context: Context, walk: Walk) -> dict[str, Any]:
     """Load the stored values that the walk found."""
-    placed = [Placed(record.address.thread_id, record.channels[channel]) for channel, record in walk.seeds.items()]
+    placed = [Placed(record.address, record.channels[channel]) for channel, record in walk.seeds.items()]
     loaded = await load(context, placed)
     return {
         channel: revive(context, record.address, record.channels[channel], one.data)

@@ -59,7 +59,7 @@ async def update_thread(context: Context, thread_id: object, metadata: object) -
         if reply.matched_count:
             return read_listed(document | {"labels": merged, "identity": document.get("identity", {}) | users})
         await pause(attempt)
-    raise contention(name)
+    raise await contention(context, name)
 
 
 def _checked(context: Context, metadata: object) -> tuple[dict[str, str], Document]:

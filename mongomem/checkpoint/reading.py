@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
@@ -15,25 +15,38 @@ from pymongo.errors import OperationFailure
 from mongomem.arguments import checked_number
 from mongomem.checkpoint.addresses import Address, address_of, configurable, identifier, optional_identifier
 from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.damage import UNREADABLE
 from mongomem.checkpoint.documents import (
     CHECKPOINT,
     VISIBLE,
-    epoch_of,
+    checkpoint_key,
     epochs_stage,
+    living_epoch,
     newest_stages,
     place_of,
     thread_key,
     thread_stage,
 )
 from mongomem.checkpoint.identity import matches, narrowed
-from mongomem.checkpoint.loading import MissingChunkError, Placed, load, look_twice, revive_body
+from mongomem.checkpoint.loading import (
+    MissingChunkError,
+    Placed,
+    load,
+    read_records,
+    read_writes,
+    revive_body,
+    sound_records,
+)
 from mongomem.checkpoint.metadata import checked_filter
-from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
+from mongomem.checkpoint.positions import Position
+from mongomem.checkpoint.records import Record, WriteRecord
 from mongomem.checkpoint.restoring import Restored, Writes, restore
 from mongomem.checkpoint.setup import ensure_ours
 from mongomem.checkpoint.threads import thread_query
 from mongomem.commands import Aggregate, Document, Find, Plan
 from mongomem.errors import CorruptDataError, InvalidInputError
+
+T = TypeVar("T")
 
 FIRST_PAGE, LARGEST_PAGE = 8, 256
 """Checkpoints in the first page of a listing, so that breaking out early costs little, and in the largest."""
@@ -82,6 +95,8 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
     address = address_of(config)
     thread = context.state.threads.get(address.thread_id)  # before the read: what it vouches for comes after it
     records, writes = await _find_with_writes(context, address)
+    if not records and address.checkpoint_id is not None:
+        await _check_absent(context, address)
     restored = await _restore(context, records, writes)
     for one in restored:
         context.state.remember_parent(one.record.address, one.as_parent(thread.generation if thread else None))
@@ -89,6 +104,15 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
         await ensure_ours(context)
         return None
     return restored[0].tuple
+
+
+async def _check_absent(context: Context, address: Address) -> None:
+    """Look for a checkpoint that was not found by its fields by its `_id`: is it hidden, gone, or damaged?
+
+    Raises:
+        CorruptDataError: Its document is there, and says to be another one.
+    """
+    await read_records(context, await Find(context.checkpoints, {"_id": checkpoint_key(address)}, limit=1))
 
 
 async def _find_with_writes(
@@ -105,17 +129,17 @@ async def _find_with_writes(
         if error.code != TOO_LARGE:
             raise
         threads = await Find(context.checkpoints, thread_query(address.thread_id), {"epoch": 1}, limit=1)
-        found = await _find(context, Query(place_of(address) | {"epoch": epoch_of(threads)}), None, 1)
-        return [read_record(document, context.codec) for document in found], None
-    for document in documents:
-        living = epoch_of(document["thread"])
-        if document.get("epoch") != living:
+        place = place_of(address) | {"epoch": living_epoch(address.thread_id, threads)}
+        return await read_records(context, await _find(context, Query(place), None, 1)), None
+    records = await read_records(context, documents)
+    for record, document in zip(records, documents, strict=True):
+        living = living_epoch(address.thread_id, document["thread"])
+        if record.epoch != living:
             return ([], {}) if living in (None, epoch) else await _find_with_writes(context, address, living)
-    records = [read_record(document, context.codec) for document in documents]
     writes = [write for document in documents for write in document["pending_writes"]]
     if len(writes) == MOST_JOINED or any(record.sends_in_parent for record in records):
         return records, None
-    return records, _grouped(context, writes)
+    return records, _grouped(await read_writes(context, writes))
 
 
 def _joined_writes(context: Context, address: Address) -> Document:
@@ -156,7 +180,7 @@ def _listed_place(config: RunnableConfig | None) -> Document:
 
 
 async def page(
-    context: Context, query: Query, after: Address | None = None, size: int = FIRST_PAGE, given: int = 0
+    context: Context, query: Query, after: Position | None = None, size: int = FIRST_PAGE, given: int = 0
 ) -> Page:
     """Return the next checkpoints of a listing, newest first, behind `after`.
 
@@ -167,70 +191,97 @@ async def page(
     if wanted <= 0:
         return Page([], None)
     size = wanted if not query.filter else size
-    found = await look_twice(partial(_read_page, context, query, after, size))
-    if not found.records and after is None:
+    found = await _read_page(context, query, after, size)
+    if not found.count and after is None:
         await ensure_ours(context)
-    records, near, matching = found.records, found.near, found.matching[:wanted]
-    tuples = [one.tuple for one in await _restore(context, matching)]
-    is_last = len(records) < size and len(near) == len(records)
+    matching, position, is_last = found.matching[:wanted], found.position, found.is_last
+    if len(found.matching) > wanted:
+        position, is_last = Position.at(matching[-1].address), False
+    tuples = [one.tuple for one in await _sound(context, matching, partial(_restore, context))]
     if is_last or (query.limit is not None and given + len(tuples) >= query.limit):
         return Page(tuples, None)
-    grown = min(max(1, len(near)) * 4, LARGEST_PAGE)
-    behind = near[-1].address
-    return Page(tuples, lambda: page(context, query, behind, grown, given + len(tuples)))
+    grown = min(max(1, found.count) * 4, LARGEST_PAGE)
+    return Page(tuples, lambda: page(context, query, position, grown, given + len(tuples)))
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Checkpoints that were read: all, as many as a page may decode, and those of them that match."""
+    """Checkpoints that were read.
 
-    records: list[Record]
-    near: list[Record]
+    Attributes:
+        matching: Those that match, of as many as a page may decode.
+        count: How many that are.
+        position: The last of them.
+        is_last: Whether there are no more.
+    """
+
     matching: list[Record]
+    count: int
+    position: Position | None
+    is_last: bool
 
 
-async def _read_page(context: Context, query: Query, after: Address | None, size: int) -> Found:
+async def _read_page(context: Context, query: Query, after: Position | None, size: int) -> Found:
     documents = await _find(context, query, after, size)
-    records = [read_record(document, context.codec) for document in documents]
+    records = await sound_records(context, documents)
     near = _within(records, PAGE_BYTES)
-    return Found(records, near, await _matching(context, near, query.filter))
+    matching = await _sound(context, near, partial(_matching, context, query.filter))
+    if len(near) < len(records):
+        return Found(matching, len(near), Position.at(near[-1].address), is_last=False)
+    position = Position.of(documents[-1]) if documents else after
+    return Found(matching, len(near), position, is_last=len(documents) < size)
+
+
+async def _sound(
+    context: Context, records: Sequence[Record], read: Callable[[Sequence[Record]], Plan[list[T]]]
+) -> list[T]:
+    """Return what `read` makes of checkpoints; where that meets damage, of one after the other, without the damaged."""
+    try:
+        return await read(records)
+    except UNREADABLE:
+        found: list[T] = []
+        for record in records:
+            with context.state.damage.left_out(checkpoint_key(record.address)):
+                found += await _read_again(context, record, read)
+        return found
+
+
+async def _read_again(context: Context, record: Record, read: Callable[[Sequence[Record]], Plan[list[T]]]) -> list[T]:
+    """Read one checkpoint; one whose chunk is missing because it was removed meanwhile is absent."""
+    try:
+        return await read([record])
+    except MissingChunkError:
+        await _restore_again(context, record.address, {})
+        return []
 
 
 async def names_in_truth(context: Context, thread_id: str, epoch: object, wanted: Mapping[str, Any]) -> bool:
-    """Say whether any checkpoint of a life of a thread, hidden and expired ones included, has what is wanted."""
+    """Say whether any checkpoint of a life of a thread, hidden and expired ones included, has what is wanted.
+
+    Raises:
+        CorruptDataError: None has, and one cannot be read.
+    """
     place = {"thread_id": thread_id, "hidden": {"$in": [VISIBLE, True]}, "epoch": epoch}
     query, after = Query(place, filter=wanted), None
     while documents := await _find(context, query, after, LARGEST_PAGE):
-        records = [read_record(document, context.codec) for document in documents]
-        if await _matching(context, records, wanted):
+        if await _matching(context, wanted, await read_records(context, documents)):
             return True
-        after = records[-1].address
+        after = Position.of(documents[-1])
     return False
 
 
-async def _find(context: Context, query: Query, after: Address | None, limit: int) -> list[Document]:
+async def _find(context: Context, query: Query, after: Position | None, limit: int) -> list[Document]:
     """Read the documents of a page, in the order of the index that serves the query."""
     keys = context.options.metadata_keys
     conditions = [{"type": CHECKPOINT, "hidden": VISIBLE, **query.place}, *narrowed(query.filter or {}, keys)]
     if query.before is not None:
         conditions.append({"checkpoint_id": {"$lt": query.before}})
     if after is not None:
-        conditions.append(_behind(after))
+        conditions.append(after.behind())
     order = [("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)]
     sort = [(field, direction) for field, direction in order if field not in query.place]
     merged = {"$and": [condition for condition in conditions if condition]}
     return await Find(context.checkpoints, merged, sort=sort or None, limit=limit)
-
-
-def _behind(after: Address) -> Document:
-    """Return the condition for what comes behind an address: a range on the index, and the tie decided."""
-    newer, same = {"checkpoint_id": {"$lt": after.checkpoint_id}}, {"checkpoint_id": after.checkpoint_id}
-    ties: list[Document] = [
-        newer,
-        {**same, "thread_id": {"$gt": after.thread_id}},
-        {**same, "thread_id": after.thread_id, "checkpoint_ns": {"$gt": after.checkpoint_ns}},
-    ]
-    return {"checkpoint_id": {"$lte": after.checkpoint_id}, "$or": ties}
 
 
 def _within(records: Sequence[Record], room: int) -> list[Record]:
@@ -244,12 +295,12 @@ def _within(records: Sequence[Record], room: int) -> list[Record]:
     return near
 
 
-async def _matching(context: Context, records: Sequence[Record], filter: Mapping[str, Any] | None) -> list[Record]:
+async def _matching(context: Context, filter: Mapping[str, Any] | None, records: Sequence[Record]) -> list[Record]:
     """Return the records whose metadata contains the filter, by the truth and not by the readable copy."""
     if not filter:
         return list(records)
     keys = context.options.metadata_keys
-    bodies = await load(context, [Placed(record.address.thread_id, record.body) for record in records])
+    bodies = await load(context, [Placed(record.address, record.body) for record in records])
     return [
         record
         for record, body in zip(records, bodies, strict=True)
@@ -258,7 +309,7 @@ async def _matching(context: Context, records: Sequence[Record], filter: Mapping
 
 
 async def _restore(context: Context, records: Sequence[Record], writes: Writes | None = None) -> list[Restored]:
-    """Restore the checkpoints that still live, reading their writes unless they are known, and their threads with them.
+    """Restore the checkpoints that still live, reading their writes, and with them their threads, where not known.
 
     One that is removed meanwhile is absent.
 
@@ -291,12 +342,12 @@ async def _restore_again(context: Context, address: Address, writes: Writes) -> 
         for place, own in writes.items()
     }
     try:
-        return await restore(context, [read_record(found[0], context.codec)], living)
+        return await restore(context, await read_records(context, found), living)
     except MissingChunkError as error:
         raise CorruptDataError(f"{address} cannot be restored: {error}") from error
 
 
-async def _writes_of(context: Context, records: Sequence[Record]) -> tuple[Writes, Mapping[str, int]]:
+async def _writes_of(context: Context, records: Sequence[Record]) -> tuple[Writes, Mapping[str, int | None]]:
     """Read the pending writes of checkpoints, the sends that old ones left with their parents, and the threads' epochs.
 
     The epochs are read behind the checkpoints: what was deleted since is of another.
@@ -311,15 +362,16 @@ async def _writes_of(context: Context, records: Sequence[Record]) -> tuple[Write
     stages = [{"$match": {"$or": places} if parents else places[0]}]
     stages.append(epochs_stage(context.options.collections, list(threads.values())))
     found = await Aggregate(context.writes, stages)
-    epochs = {threads[one["_id"]]: one["living_epoch"] for one in found if "living_epoch" in one}
-    return _grouped(context, [one for one in found if "living_epoch" not in one]), epochs
+    documents = {one["_id"]: one for one in found if isinstance(one["_id"], bytes) and one["_id"] in threads}
+    epochs = {threads[key]: living_epoch(threads[key], [one], "living_epoch") for key, one in documents.items()}
+    writes = await read_writes(context, found[: len(found) - len(documents)])
+    return _grouped(writes), epochs
 
 
-def _grouped(context: Context, documents: Sequence[Document]) -> Writes:
-    """Read the documents of writes, by the checkpoints that they belong to."""
+def _grouped(writes: Sequence[WriteRecord]) -> Writes:
+    """Return writes by the checkpoints that they belong to."""
     grouped: dict[Address, list[WriteRecord]] = {}
-    for document in documents:
-        write = read_write(document, context.codec)
+    for write in writes:
         grouped.setdefault(write.address, []).append(write)
     return grouped
 

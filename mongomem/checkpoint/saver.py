@@ -5,7 +5,7 @@ Here is what a running graph calls; what is done with whole threads stands in `m
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,7 +24,7 @@ from langgraph.store.base import NOT_PROVIDED, NotProvided
 from mongomem.arguments import checked_flag, checked_number
 from mongomem.checkpoint import pending, reading, writing
 from mongomem.checkpoint.caches import SaverState
-from mongomem.checkpoint.codec import Codec
+from mongomem.checkpoint.codec import Codec, Policy
 from mongomem.checkpoint.context import (
     Context,
     Options,
@@ -40,7 +40,8 @@ from mongomem.checkpoint.setup import setup
 from mongomem.checkpoint.upkeep import ThreadUpkeep
 from mongomem.checkpoint.versions import Version, next_version
 from mongomem.clock import utc_now
-from mongomem.drivers import Concerns, drivers_for
+from mongomem.connection import OPEN_TIMEOUT
+from mongomem.drivers import Concerns, begins_at_call, drivers_for
 from mongomem.errors import ConfigurationError
 from mongomem.opening import Opening
 from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
@@ -57,7 +58,7 @@ class MongoSaver(ThreadUpkeep):
     Args:
         client: A ``MongoClient`` (sync and async methods), an ``AsyncMongoClient`` (async methods only)
             or a ``mongomock.MongoClient``. The caller owns and closes it.
-        db_name: The database.
+        db_name: The database. None: the one that the client's connection string names, else ``mongomem``.
         serde: Serializer of values; LangGraph's ``EncryptedSerializer`` encrypts every chunk. The default one revives
             data types and calls no function, see `mongomem.checkpoint.default_serializer`.
         ttl: How long an unused thread lives, in minutes or as a ``timedelta``. Belongs to the collections: not given,
@@ -72,6 +73,12 @@ class MongoSaver(ThreadUpkeep):
         cache_bytes: How many bytes the saver may remember in this process: chunks, parents of puts, messages.
         concerns: Read preference, read concern and write concern; primary and majority by default.
         clock: Tells the time, aware and in UTC.
+        allow_plaintext: Where the serializer encrypts, also read what stands there in plain, and go on with threads
+            that were begun so. For a migration: whoever may write to the database can then put plain content there.
+        allow_unbound: Where the serializer encrypts, also read content of the first format, which was not bound to
+            its thread and place. Off once none is left.
+        check_chunks: Compare the content of plain chunks with their names when they are read. It takes about a
+            millisecond for a megabyte.
 
     Does no I/O. Errors: `mongomem.errors`; those of the driver pass through.
     """
@@ -79,7 +86,7 @@ class MongoSaver(ThreadUpkeep):
     def __init__(
         self,
         client: Any,
-        db_name: str = "mongomem",
+        db_name: str | None = None,
         *,
         serde: SerializerProtocol | None = None,
         ttl: float | timedelta | NotProvided | None = NOT_PROVIDED,
@@ -91,6 +98,9 @@ class MongoSaver(ThreadUpkeep):
         cache_bytes: int = CACHE_BYTES,
         concerns: Concerns | None = None,
         clock: Callable[[], datetime] = utc_now,
+        allow_plaintext: bool = False,
+        allow_unbound: bool = True,
+        check_chunks: bool = True,
     ) -> None:
         super().__init__(serde=checked_serde(serde))
         self._drivers = drivers_for(client, db_name, concerns or Concerns())
@@ -103,34 +113,52 @@ class MongoSaver(ThreadUpkeep):
             checked_keys("metadata_indexes", metadata_indexes),
             checked_flag("auto_setup", auto_setup, ConfigurationError),
             checked_clock(clock),
+            Policy(
+                checked_flag("allow_plaintext", allow_plaintext, ConfigurationError),
+                checked_flag("allow_unbound", allow_unbound, ConfigurationError),
+                checked_flag("check_chunks", check_chunks, ConfigurationError),
+            ),
         )
 
     @classmethod
-    def from_conn_string(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> Opening[MongoSaver]:
+    def from_conn_string(
+        cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
+    ) -> Opening[MongoSaver]:
         """Return something to enter, with ``with`` or ``async with``, that yields a saver and owns its client.
 
         Args:
             uri: The connection string.
-            db_name: The database.
+            db_name: The database. None: the one that the connection string names, else ``mongomem``.
+            open_timeout: How long entering waits for an answer of the servers, in seconds. None: does not ask.
             **options: Those of `MongoSaver`; any other reaches the client.
         """
-        return Opening.of(cls, uri, {"db_name": db_name, **options})
+        return Opening.of(cls, uri, open_timeout, {"db_name": db_name, **options})
+
+    @property
+    def damaged_documents(self) -> int:
+        """How many different documents listings have left out so far, because they or what they lead to is damaged.
+
+        Each was told once by the logger ``mongomem``.
+        """
+        return self._state.damage.count
 
     def setup(self) -> None:
         """Create the indexes and bring older documents up to date. Idempotent, and safe when many do it at once."""
         self._drivers.run(setup(self._context()))
 
-    async def asetup(self) -> None:
+    @begins_at_call
+    def asetup(self) -> Coroutine[Any, Any, None]:
         """Do what `setup` does."""
-        await self._drivers.arun(setup(self._context()))
+        return self._drivers.arun(setup(self._context()))
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that the config names, or the newest of its namespace, or None."""
         return self._drivers.run(reading.get_tuple(self._context(), config))
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+    @begins_at_call
+    def aget_tuple(self, config: RunnableConfig) -> Coroutine[Any, Any, CheckpointTuple | None]:
         """Do what `get_tuple` does."""
-        return await self._drivers.arun(reading.get_tuple(self._context(), config))
+        return self._drivers.arun(reading.get_tuple(self._context(), config))
 
     def list(
         self,
@@ -194,15 +222,16 @@ class MongoSaver(ThreadUpkeep):
         """
         return self._drivers.run(writing.put(self._context(), config, checkpoint, metadata))
 
-    async def aput(
+    @begins_at_call
+    def aput(
         self,
         config: RunnableConfig,
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-    ) -> RunnableConfig:
+    ) -> Coroutine[Any, Any, RunnableConfig]:
         """Do what `put` does."""
-        return await self._drivers.arun(writing.put(self._context(), config, checkpoint, metadata))
+        return self._drivers.arun(writing.put(self._context(), config, checkpoint, metadata))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -213,11 +242,12 @@ class MongoSaver(ThreadUpkeep):
         """
         self._drivers.run(pending.put_writes(self._context(), config, writes, task_id, task_path))
 
-    async def aput_writes(
+    @begins_at_call
+    def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         """Do what `put_writes` does."""
-        await self._drivers.arun(pending.put_writes(self._context(), config, writes, task_id, task_path))
+        return self._drivers.arun(pending.put_writes(self._context(), config, writes, task_id, task_path))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -225,11 +255,12 @@ class MongoSaver(ThreadUpkeep):
         """Return what the ancestors of a checkpoint contributed to channels: the writes, and a stored value before."""
         return self._drivers.run(get_delta_channel_history(self._context(), config, channels))
 
-    async def aget_delta_channel_history(
+    @begins_at_call
+    def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
+    ) -> Coroutine[Any, Any, Mapping[str, DeltaChannelHistory]]:
         """Do what `get_delta_channel_history` does."""
-        return await self._drivers.arun(get_delta_channel_history(self._context(), config, channels))
+        return self._drivers.arun(get_delta_channel_history(self._context(), config, channels))
 
     def get_next_version(self, current: Version | None, channel: None) -> Version:
         """Return a version above `current`, of its kind; without one an ordered string."""
@@ -240,7 +271,6 @@ class MongoSaver(ThreadUpkeep):
         return super().with_allowlist(extra_allowlist)
 
     def _context(self) -> Context:
-        codec = Codec.of(
-            self.serde, self._state.messages
-        )  # read at call time: with_allowlist clones differ in it alone
+        # The serializer is read at call time: with_allowlist clones differ in it alone.
+        codec = Codec.of(self.serde, self._state.messages, self._options.policy)
         return Context(self._options, codec, self._state)

@@ -10,8 +10,8 @@ from pymongo.errors import OperationFailure
 from mongomem.checkpoint.context import STAMP_FRACTION, Context
 from mongomem.checkpoint.documents import EXPIRY, indexes, is_own_id
 from mongomem.checkpoint.tombstones import clean_now_and_then
-from mongomem.commands import INDEX_NOT_FOUND, DropIndex, ListIndexes
-from mongomem.schema.indexes import ensure_indexes
+from mongomem.commands import INDEX_NOT_FOUND, DropIndex
+from mongomem.schema.indexes import ensure_indexes, read_indexes
 from mongomem.schema.migrations import Migration, migrate
 from mongomem.schema.ownership import Owned, check_ownership
 
@@ -58,7 +58,7 @@ async def ensure_ours(context: Context) -> None:
 async def _end_ttl(context: Context) -> None:
     """Drop the TTL indexes: threads that are there live for ever from now on."""
     for collection in (context.checkpoints, context.writes):
-        if any(index["name"] == EXPIRY for index in await ListIndexes(collection)):
+        if any(index["name"] == EXPIRY for index in await read_indexes(collection) or ()):
             try:
                 await DropIndex(collection, EXPIRY)
             except OperationFailure as error:
@@ -73,7 +73,7 @@ async def find_ttl(context: Context) -> None:
     """
     context.state.found_ttl = None
     if not isinstance(context.options.ttl, timedelta):
-        for index in await ListIndexes(context.checkpoints):
+        for index in await read_indexes(context.checkpoints) or ():
             if index["name"] == EXPIRY:
                 seconds = index["expireAfterSeconds"] * STAMP_FRACTION / (STAMP_FRACTION + 1)
                 context.state.found_ttl = timedelta(seconds=seconds)

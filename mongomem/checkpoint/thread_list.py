@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from itertools import product
 from typing import Any
 
 from mongomem.arguments import checked_flag, checked_number, shown
+from mongomem.checkpoint.binding import BEGAN
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import CHECKPOINT, THREAD, VISIBLE, check_version, utc
+from mongomem.checkpoint.documents import (
+    CHECKPOINT,
+    THREAD,
+    VISIBLE,
+    check_key,
+    check_version,
+    read_field,
+    read_time,
+    thread_key,
+    utc,
+)
 from mongomem.checkpoint.identity import forms_of, identity, split
 from mongomem.checkpoint.metadata import checked_filter, contains, equalities
+from mongomem.checkpoint.positions import above
 from mongomem.checkpoint.setup import ensure_ours
+from mongomem.checkpoint.threads import read_members
 from mongomem.commands import Aggregate, Document, Find
 from mongomem.errors import ConfigurationError, CorruptDataError, InvalidInputError
 
@@ -66,29 +79,28 @@ async def list_threads(
     counts = checked_flag("count_checkpoints", count_checkpoints)
     wanted = checked_filter(filter)
     _check_clear(context, wanted)
-    conditions = _conditions(wanted, context.options.metadata_keys)
+    conditions, behind = _conditions(wanted, context.options.metadata_keys), _behind(before)
     found: list[tuple[Thread, Document]] = []
     while len(found) < most:
         size = most - len(found) if not wanted else NUMBER_IN_A_PAGE
-        documents = await thread_page(context, conditions, before, size, ended=ended)
-        read = [(read_listed(document), document) for document in documents]
-        found += [(thread, document) for thread, document in read if _matches(context, thread, document, wanted)]
+        documents = await thread_page(context, conditions, behind, size, ended=ended)
+        found += [pair for pair in _sound(context, documents) if _matches(context, *pair, wanted)]
         if len(documents) < size:
             break
-        before = read[-1][0]
+        behind = behind_document(documents[-1])
     if not found:
         await ensure_ours(context)
     return await _counted(context, found[:most]) if counts else [thread for thread, _ in found[:most]]
 
 
 async def thread_page(
-    context: Context, conditions: Sequence[Document], before: object, size: int, *, ended: bool = False
+    context: Context, conditions: Sequence[Document], behind: Document, size: int, *, ended: bool = False
 ) -> list[Document]:
     """Read the next thread documents that meet one of the conditions, in the order of the list.
 
     Each condition has an index of its own that gives that order, so each is told in full.
     """
-    common = {"type": THREAD, **({} if ended else _living(context)), **_behind(before)}
+    common = {"type": THREAD, **({} if ended else _living(context)), **behind}
     queries = [common | condition for condition in conditions]
     query = queries[0] if len(queries) == 1 else {"$or": queries}
     return await Find(context.checkpoints, query, sort=ORDER, limit=size)
@@ -141,43 +153,65 @@ def _matches(context: Context, thread: Thread, document: Document, wanted: Mappi
 
 
 def is_named(document: Document, key: str, text: str) -> bool:
-    """Say whether a thread document names somebody readably under an identity key."""
-    members = document.get("members", {}).get(key, ())
-    return text in members or identity(document.get("metadata", {}).get(key)) == text
+    """Say whether a thread document names somebody readably under an identity key.
+
+    Raises:
+        CorruptDataError: It is damaged.
+    """
+    held = read_field(document, "metadata", dict) if "metadata" in document else {}
+    return text in read_members(document).get(key, ()) or identity(held.get(key)) == text
 
 
 def _behind(before: object) -> Document:
     """Return the condition for what comes behind a thread or before a time; a thread without checkpoints never does."""
-    began = datetime(1970, 1, 1, tzinfo=timezone.utc)
     if before is None:
-        return {"updated_at": {"$gt": began}}
+        return {"updated_at": {"$gt": BEGAN}}
     if isinstance(before, Thread):
-        ties: list[Document] = [{"updated_at": {"$lt": before.updated_at}}, {"thread_id": {"$gt": before.thread_id}}]
-        return {"updated_at": {"$gt": began, "$lte": before.updated_at}, "$or": ties}
+        return behind_document({"updated_at": before.updated_at, "thread_id": before.thread_id})
     if isinstance(before, datetime):
         try:
-            return {"updated_at": {"$gt": began, "$lt": utc(before)}}
-        except OverflowError:  # at either end of the calendar, in another time zone
+            return {"updated_at": {"$gt": BEGAN, "$lt": utc(before)}}
+        except OverflowError:  # at an end of the calendar, in another time zone
             pass
     raise InvalidInputError(f"before must be a Thread or a datetime, not {shown(before)}")
+
+
+def behind_document(document: Mapping[str, Any]) -> Document:
+    """Return the condition for what comes behind a thread document, damaged or not."""
+    updated_at, thread_id = document.get("updated_at"), document.get("thread_id")
+    ties: list[Document] = [{"updated_at": {"$lt": updated_at}}, {"thread_id": above(thread_id)}]
+    return {"updated_at": {"$gt": BEGAN, "$lte": updated_at}, "$or": ties}
+
+
+def _sound(context: Context, documents: Sequence[Document]) -> list[tuple[Thread, Document]]:
+    """Read thread documents, and leave out those that are damaged."""
+    found: list[tuple[Thread, Document]] = []
+    for document in documents:
+        with context.state.damage.left_out(document["_id"]):
+            read_members(document)
+            found.append((read_listed(document), document))
+    return found
 
 
 def read_listed(document: Document) -> Thread:
     """Read a thread document as the list shows it.
 
     Raises:
-        CorruptDataError: It lacks a field, or a field is of another type.
+        CorruptDataError: It lacks a field, or a field is of another type, or it is another's.
+        SchemaVersionError: It was written by a newer mongomem.
     """
-    thread_id = document["thread_id"]
-    check_version(document, f"thread {thread_id!r}")
+    what = f"thread {shown(document.get('thread_id'))}"
+    check_version(document, what)
     try:
-        metadata: dict[str, Any] = {}
-        for field in SHOWN_FIELDS:
-            metadata |= document.get(field, {})
-        times = utc(document["created_at"]), utc(document["updated_at"])
-        return Thread(thread_id, *times, metadata, document.get("preview"))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise CorruptDataError(f"thread {shown(thread_id)}: its document is not readable: {error!r}") from error
+        thread_id = read_field(document, "thread_id", str)
+        check_key(document, thread_key(thread_id))
+        times = read_time(document, "created_at"), read_time(document, "updated_at")
+        parts = [read_field(document, field, dict) for field in SHOWN_FIELDS if field in document]
+        metadata: dict[str, Any] = {key: value for part in parts for key, value in part.items()}
+        preview = None if document.get("preview") is None else read_field(document, "preview", str)
+        return Thread(thread_id, *times, metadata, preview)
+    except (CorruptDataError, UnicodeError) as error:
+        raise CorruptDataError(f"{what}: its document is not readable: {error}") from error
 
 
 async def _counted(context: Context, found: Sequence[tuple[Thread, Document]]) -> list[Thread]:

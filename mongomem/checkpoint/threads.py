@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from pymongo.errors import BulkWriteError, DuplicateKeyError
+from pymongo.errors import BulkWriteError
 
+from mongomem.arguments import shown
+from mongomem.checkpoint.binding import name_key_binding
 from mongomem.checkpoint.caches import ThreadState
 from mongomem.checkpoint.chunks import LONGEST_SMALL
+from mongomem.checkpoint.codec import Obstacle
 from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.diagnosis import NAME_KEY_BYTES, Key, advised, name_key_of
 from mongomem.checkpoint.documents import (
     CHECKPOINT,
     CHUNK,
@@ -26,19 +29,23 @@ from mongomem.checkpoint.documents import (
     SCHEMA_VERSION,
     THREAD,
     all_chunks_of,
+    check_key,
+    check_type,
     check_version,
     chunk_key,
+    misfiled,
     new_generation_number,
     next_epoch,
+    read_epoch,
+    read_field,
+    read_time,
     thread_key,
-    utc,
 )
 from mongomem.checkpoint.identity import Member, Members, additions, together
 from mongomem.commands import BulkWrite, Document, Find, Update, UpdateMany, Write
 from mongomem.effects import Sleep
-from mongomem.errors import ConfigurationError, ContentionError, CorruptDataError
-
-NAME_KEY_BYTES = 32
+from mongomem.errors import ContentionError, CorruptDataError, MongomemError
+from mongomem.upserts import only_duplicates
 
 FIRST_PAUSE_SECONDS = 0.005
 
@@ -53,44 +60,69 @@ def known_thread(context: Context, document: Document | None) -> ThreadState | N
     what is left of it, so nothing new may rely on that.
 
     Raises:
-        CorruptDataError: The document lacks a field, or a field is of another type.
-        ConfigurationError: Its key cannot be decrypted.
+        CorruptDataError: The document lacks a field, or a field is of another type, or it is another's.
+        ConfigurationError: It was written with other encryption, or none.
     """
     if document is None:
         return None
-    what = f"thread {document.get('thread_id')!r}"
+    what = f"thread {shown(document.get('thread_id'))}"
     check_version(document, what)
     try:
-        stamped_at = utc(document["stamped_at"])
-        epoch, generation = int(document["epoch"]), int(document["generation"])
-        members = {key: frozenset(listed) for key, listed in document.get("members", {}).items()}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CorruptDataError(f"{what}: its document is not readable: {error!r}") from error
-    is_over = not context.lives(stamped_at)
-    begins = is_over or bool(document.get("deleted_at")) or document.get("updated_at") is None
-    own_epoch = next_epoch(context.now(), epoch) if is_over else epoch
-    name_key = _name_key(context, document, what)
-    return ThreadState(own_epoch, generation, stamped_at, name_key, begins, members={} if begins else members)
+        thread_id = read_field(document, "thread_id", str)
+        check_key(document, thread_key(thread_id))
+        check_type(document, THREAD)
+        epoch, generation = read_epoch(document), read_field(document, "generation", int)
+        stamped_at = read_time(document, "stamped_at")
+        is_over = not context.lives(stamped_at)
+        begins = is_over or bool(document.get("deleted_at")) or document.get("updated_at") is None
+        own_epoch = next_epoch(context.now(), epoch) if is_over else epoch
+        members = {} if begins else read_members(document)
+        name_key = _name_key(context, thread_id, document, begins)
+        return ThreadState(own_epoch, generation, stamped_at, name_key, begins, members=members)
+    except (CorruptDataError, UnicodeError) as error:
+        raise CorruptDataError(f"{what}: its document is not readable: {error}") from error
 
 
-def _name_key(context: Context, document: Document, what: str) -> bytes:
-    if not context.codec.seals:
-        return b""
-    return opened_name_key(context, document, what) or new_name_key()
+def read_members(document: Document) -> Members:
+    """Read whom a thread was put for, by the identity keys that it has always been put under.
+
+    Raises:
+        CorruptDataError: They are no lists of strings and digests.
+    """
+    held = read_field(document, "members", dict) if "members" in document else {}
+    listed = {key: read_field(held, key, list) for key in held}
+    if not all(isinstance(one, str | bytes) for found in listed.values() for one in found):
+        raise CorruptDataError(f"its members are damaged: {shown(held)}")
+    return {key: frozenset(found) for key, found in listed.items()}
 
 
-def opened_name_key(context: Context, document: Document, what: str) -> bytes:
-    """Return the secret of an encrypted thread; empty where the thread is not encrypted.
+def _name_key(context: Context, thread_id: str, document: Document, begins: bool) -> bytes:
+    """Return the secret that chunks are named with: its own, or a new one where nothing stands under that any more."""
+    codec = context.codec
+    key, secret = name_key_of(codec, thread_id, document)
+    if secret is not None and codec.seals:
+        return secret
+    new = new_name_key() if codec.seals else b""
+    if begins or (key is Key.ABSENT and (not codec.seals or codec.policy.allow_plaintext)):
+        return new
+    obstacle = Obstacle.SEALED if not codec.seals else Obstacle.PLAIN if key is Key.ABSENT else Obstacle.KEY
+    raise advised(obstacle, key, thread_id) or CorruptDataError("its name_key is not its own")
+
+
+def opened_name_key(context: Context, thread_id: str, document: Document) -> bytes:
+    """Return the secret of an encrypted thread; empty for one that is not encrypted.
 
     Raises:
         ConfigurationError: It was written under another key, or this serializer does not decrypt.
+        CorruptDataError: It is damaged.
     """
-    if "name_key" not in document:
-        return b""
-    try:
-        return context.codec.open(document["name_key"])
-    except Exception as error:
-        raise ConfigurationError(f"{what} cannot be decrypted: it was written under another key ({error})") from error
+    key, secret = name_key_of(context.codec, thread_id, document)
+    if secret is not None or key is Key.ABSENT:
+        return secret or b""
+    obstacle = Obstacle.KEY if context.codec.seals else Obstacle.SEALED
+    raise advised(obstacle, key, thread_id) or CorruptDataError(
+        f"thread {shown(thread_id)}: its name_key is not its own"
+    )
 
 
 def new_thread(context: Context) -> ThreadState:
@@ -122,7 +154,7 @@ async def read_thread(context: Context, thread_id: str) -> ThreadState | None:
 
 def thread_query(thread_id: str) -> Document:
     """Return the query for a thread document."""
-    return {"_id": thread_key(thread_id), "thread_id": thread_id, "type": THREAD}
+    return {"_id": thread_key(thread_id), "thread_id": thread_id}
 
 
 async def ensure_thread(context: Context, thread_id: str) -> ThreadState:
@@ -136,11 +168,16 @@ async def ensure_thread(context: Context, thread_id: str) -> ThreadState:
             return found
         thread = new_thread(context)
         place = {"_id": thread_key(thread_id), "thread_id": thread_id}
-        birth = _tombstone(context, thread.epoch) | {"generation": thread.generation} | _secret(context, thread)
-        with suppress(DuplicateKeyError, BulkWriteError):
+        birth = (
+            _tombstone(context, thread.epoch) | {"generation": thread.generation} | _secret(context, thread_id, thread)
+        )
+        try:
             await BulkWrite(context.checkpoints, [Update(place, {"$setOnInsert": birth}, upsert=True)])
+        except BulkWriteError as error:
+            if not only_duplicates(error):
+                raise
         await pause(attempt)
-    raise contention(thread_id)
+    raise await contention(context, thread_id)
 
 
 def _tombstone(context: Context, epoch: int) -> Document:
@@ -150,8 +187,10 @@ def _tombstone(context: Context, epoch: int) -> Document:
     return {"type": THREAD, "schema_version": SCHEMA_VERSION, "epoch": epoch, **times}
 
 
-def _secret(context: Context, thread: ThreadState) -> Document:
-    return {"name_key": context.codec.seal(thread.name_key)} if thread.name_key else {}
+def _secret(context: Context, thread_id: str, thread: ThreadState) -> Document:
+    if not thread.name_key:
+        return {}
+    return {"name_key": context.codec.seal(thread.name_key, name_key_binding(thread_id))}
 
 
 async def pause(attempt: int) -> None:
@@ -160,9 +199,15 @@ async def pause(attempt: int) -> None:
         await Sleep(FIRST_PAUSE_SECONDS * 2**attempt)
 
 
-def contention(thread_id: str) -> ContentionError:
-    """Return the error that ends the attempts."""
-    return ContentionError(f"thread {thread_id!r} was changed by others {ATTEMPTS} times meanwhile: try again")
+async def contention(context: Context, thread_id: str) -> MongomemError:
+    """Return the error that ends the attempts: what got in the way every time, or that others did."""
+    for collection in (context.checkpoints, context.writes):
+        for document in await Find(collection, misfiled(thread_id), {"thread_id": 1}, limit=1):
+            return CorruptDataError(
+                f"thread {shown(thread_id)}: its document {document['_id'].hex()} says to be of thread "
+                f"{shown(document.get('thread_id'))}"
+            )
+    return ContentionError(f"thread {shown(thread_id)} was changed by others {ATTEMPTS} times meanwhile: try again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +234,13 @@ def thread_write(context: Context, thread_id: str, thread: ThreadState, use: Thr
     """
     now = context.now()
     condition = {"_id": thread_key(thread_id), "thread_id": thread_id, "generation": thread.generation}
-    own: Document = {"touched_at": now, "schema_version": SCHEMA_VERSION} | _secret(context, thread) | use.last
+    own: Document = (
+        {"touched_at": now, "schema_version": SCHEMA_VERSION} | _secret(context, thread_id, thread) | use.last
+    )
     if thread.begins:
         birth = {"type": THREAD, "created_at": now, "stamped_at": now, "epoch": thread.epoch}
         known = {"identity": dict(use.lasting), "members": _listed(members_after(thread, use)), "metadata": {}}
-        forgotten = {name: "" for name in NAMING_FIELDS if name not in own | known}
+        forgotten = {name: "" for name in (*NAMING_FIELDS, "name_key") if name not in own | known}
         change = {"$set": own | birth | known, "$unset": forgotten, "$rename": {"deleted_at": "ended_at"}}
         return Update(condition, change, upsert=True)
     lasting, more = lasting_changes(thread, use)
@@ -248,7 +295,7 @@ def chunk_writes(
         Update(
             {"_id": chunk_key(thread_id, name), "thread_id": thread_id},
             {
-                "$setOnInsert": context.codec.seal(piece, longest_packed),
+                "$setOnInsert": context.codec.seal_chunk(thread_id, name, piece, longest_packed),
                 "$set": {"type": CHUNK, "epoch": epoch, "touched_at": now},
                 "$unset": {"idle_since": ""},
             },

@@ -17,7 +17,7 @@ from typing import TypeVar
 from pymongo.errors import PyMongoError
 
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import CHECKPOINT, THREAD, everything_of, utc
+from mongomem.checkpoint.documents import CHECKPOINT, THREAD, all_but_the_thread, is_epoch, utc
 from mongomem.commands import Aggregate, BulkWrite, Delete, DeleteMany, Document, Find, Plan, Update, Write
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ async def remove_tombstones(context: Context) -> None:
     due = {"$lte": cutoff}
     query = [{"type": THREAD, "deleted_at": due}, {"type": THREAD, "ended_at": due, "deleted_at": None}]
     found = await Find(context.checkpoints, {"$or": query}, dict.fromkeys(SEEN, 1), limit=MOST_AT_ONCE)
-    threads = [one for one in found if isinstance(one.get("epoch"), int) and isinstance(one.get("thread_id"), str)]
+    threads = [one for one in found if is_epoch(one.get("epoch")) and isinstance(one.get("thread_id"), str)]
     dead = [one for one in threads if one.get("deleted_at") is not None]
     if dead:
         await _remove_dead(context, dead, cutoff)
@@ -77,11 +77,11 @@ async def _remove_dead(context: Context, dead: Sequence[Document], cutoff: datet
     ids = [one["thread_id"] for one in dead]
     await DeleteMany(context.writes, {"thread_id": {"$in": ids}, "touched_at": {"$lte": cutoff}})
     old = [[{"epoch": {"$lt": one["epoch"]}}, {"touched_at": {"$lte": cutoff}}] for one in dead]
-    late = [{**everything_of(one), "$or": which} for one, which in zip(ids, old, strict=True)]
+    late = [{**all_but_the_thread(one), "$or": which} for one, which in zip(ids, old, strict=True)]
     await DeleteMany(context.checkpoints, {"$or": late})
     by_thread: Document = {"$group": {"_id": "$thread_id"}}
     writes = {"coll": context.writes, "pipeline": [{"$match": {"thread_id": {"$in": ids}}}, by_thread]}
-    stages = [{"$match": {"$or": [everything_of(one) for one in ids]}}, by_thread, {"$unionWith": writes}]
+    stages = [{"$match": {"$or": [all_but_the_thread(one) for one in ids]}}, by_thread, {"$unionWith": writes}]
     left = {one["_id"] for one in await Aggregate(context.checkpoints, stages)}
     ends: list[Write] = []
     for one in dead:
@@ -95,7 +95,7 @@ async def _remove_dead(context: Context, dead: Sequence[Document], cutoff: datet
 async def _clean_living(context: Context, thread: Document, cutoff: datetime) -> None:
     """Remove from a thread what its former life left; where some of its writes are younger, look again later."""
     thread_id, epoch = thread["thread_id"], thread["epoch"]
-    await DeleteMany(context.checkpoints, everything_of(thread_id) | {"epoch": {"$lt": epoch}})
+    await DeleteMany(context.checkpoints, all_but_the_thread(thread_id) | {"epoch": {"$lt": epoch}})
     place = {"checkpoint_ns": "$checkpoint_ns", "checkpoint_id": "$checkpoint_id"}
     grouped = {"$group": {"_id": place, "touched_at": {"$max": "$touched_at"}}}
     groups = await Aggregate(context.writes, [{"$match": {"thread_id": thread_id}}, grouped])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from mongomem.checkpoint.removing import Pruned
 from mongomem.checkpoint.thread_list import Thread, list_threads
 from mongomem.checkpoint.tombstones import then_clean
 from mongomem.commands import Plan
-from mongomem.drivers import Drivers
+from mongomem.drivers import Drivers, begins_at_call
 
 
 class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a thread has, see `Version`
@@ -52,9 +52,10 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         """
         self._drivers.run(removing.delete_for_runs(self._context(), run_ids))
 
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+    @begins_at_call
+    def adelete_for_runs(self, run_ids: Sequence[str]) -> Coroutine[Any, Any, None]:
         """Do what `delete_for_runs` does."""
-        await self._drivers.arun(removing.delete_for_runs(self._context(), run_ids))
+        return self._drivers.arun(removing.delete_for_runs(self._context(), run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy every checkpoint of a thread, with its writes, into another; nothing of the copy hangs on the source.
@@ -63,9 +64,10 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         """
         self._drivers.run(copy_thread(self._context(), source_thread_id, target_thread_id))
 
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+    @begins_at_call
+    def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> Coroutine[Any, Any, None]:
         """Do what `copy_thread` does."""
-        await self._drivers.arun(copy_thread(self._context(), source_thread_id, target_thread_id))
+        return self._drivers.arun(copy_thread(self._context(), source_thread_id, target_thread_id))
 
     def prune(  # type: ignore[override]  # LangGraph's gives None; what went is worth telling
         self,
@@ -94,7 +96,8 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         """
         return self._drivers.run(self._pruning(thread_ids, strategy, keep_last, older_than, dry_run))
 
-    async def aprune(  # type: ignore[override]  # as `prune`
+    @begins_at_call
+    def aprune(  # type: ignore[override]  # as `prune`
         self,
         thread_ids: Sequence[str],
         *,
@@ -102,9 +105,9 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         keep_last: int = 1,
         older_than: timedelta | None = None,
         dry_run: bool = False,
-    ) -> list[Pruned]:
+    ) -> Coroutine[Any, Any, list[Pruned]]:
         """Do what `prune` does."""
-        return await self._drivers.arun(self._pruning(thread_ids, strategy, keep_last, older_than, dry_run))
+        return self._drivers.arun(self._pruning(thread_ids, strategy, keep_last, older_than, dry_run))
 
     def _pruning(self, *arguments: object) -> Plan[list[Pruned]]:
         context = self._context()
@@ -114,9 +117,10 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         """Delete the threads that no namespace updated for so long; return those, or those that would go."""
         return self._drivers.run(self._deleting_idle(idle_for, dry_run))
 
-    async def adelete_idle_threads(self, idle_for: timedelta, *, dry_run: bool = False) -> list[Thread]:
+    @begins_at_call
+    def adelete_idle_threads(self, idle_for: timedelta, *, dry_run: bool = False) -> Coroutine[Any, Any, list[Thread]]:
         """Do what `delete_idle_threads` does."""
-        return await self._drivers.arun(self._deleting_idle(idle_for, dry_run))
+        return self._drivers.arun(self._deleting_idle(idle_for, dry_run))
 
     def _deleting_idle(self, idle_for: timedelta, dry_run: bool) -> Plan[list[Thread]]:
         context = self._context()
@@ -140,9 +144,10 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         """
         return self._drivers.run(update_thread(self._context(), thread_id, metadata))
 
-    async def aupdate_thread(self, thread_id: str, metadata: Mapping[str, Any]) -> Thread:
+    @begins_at_call
+    def aupdate_thread(self, thread_id: str, metadata: Mapping[str, Any]) -> Coroutine[Any, Any, Thread]:
         """Do what `update_thread` does."""
-        return await self._drivers.arun(update_thread(self._context(), thread_id, metadata))
+        return self._drivers.arun(update_thread(self._context(), thread_id, metadata))
 
     def list_threads(
         self,
@@ -165,15 +170,16 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
             list_threads(self._context(), filter, limit, before, count_checkpoints=count_checkpoints)
         )
 
-    async def alist_threads(
+    @begins_at_call
+    def alist_threads(
         self,
         *,
         filter: dict[str, Any] | None = None,
         limit: int = 100,
         before: Thread | datetime | None = None,
         count_checkpoints: bool = False,
-    ) -> list[Thread]:
+    ) -> Coroutine[Any, Any, list[Thread]]:
         """Do what `list_threads` does."""
-        return await self._drivers.arun(
+        return self._drivers.arun(
             list_threads(self._context(), filter, limit, before, count_checkpoints=count_checkpoints)
         )

@@ -23,10 +23,12 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from pymongo.errors import BulkWriteError
 
 from mongomem.checkpoint.addresses import Address, address_of, channel_name, identifier
+from mongomem.checkpoint.binding import checkpoint_binding
 from mongomem.checkpoint.caches import Parent, ThreadState
 from mongomem.checkpoint.chunks import LONGEST_SMALL, Stored
 from mongomem.checkpoint.codec import LONGEST_PACKED
 from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.copies import detached, detached_values, own_copy
 from mongomem.checkpoint.documents import CHECKPOINT, SCHEMA_VERSION, checkpoint_key, chunk_key, value_fields
 from mongomem.checkpoint.encoding import BODY, NO_PARENT, Encoded, Serialized, encode, serialize_body, serialize_values
 from mongomem.checkpoint.grounds import Ground, remembered, survey
@@ -74,8 +76,8 @@ async def put(
 
     One round trip where the caches know thread and parent, two where they do not, and one more for
     each level of names above the first that the parent has. Values are serialized before the first
-    of them: what is stored is what was passed, whatever the caller does to it afterwards. Only where
-    the parent turns out to be gone, what it was relied on for is serialized then.
+    of them, or copied where that takes long: what is stored is what was passed, whatever the caller does to it
+    afterwards. Only where the parent turns out to be gone, what it was relied on for is serialized then.
 
     Raises:
         ContentionError: Others changed the thread at the same time, again and again.
@@ -83,19 +85,18 @@ async def put(
     address = address_of(config)
     _check(checkpoint)
     child = address.at(identifier("checkpoint id", checkpoint["id"]))
-    preview = preview_of(checkpoint, address.checkpoint_ns, context.clear_metadata)
     whole = named(config, metadata, context.options.metadata_keys)
-    task = Put(child, address.checkpoint_id, checkpoint, whole, preview)
+    whole = replace(whole, truth=detached(whole.truth))
+    preview = preview_of(checkpoint, address.checkpoint_ns, context.clear_metadata)
+    task = Put(child, address.checkpoint_id, own_copy(checkpoint), whole, preview)
     ground = remembered(context, address)
     values = {BODY: serialize_body(checkpoint, task.truth, context.codec)}
-    known = ground.parent if ground else NO_PARENT
-    work = partial(serialize_values, checkpoint, known, context.codec)
-    values |= await Compute(work, partial(size_to_serialize, checkpoint, known))
+    values |= await _serialization(context, checkpoint, ground.parent if ground else NO_PARENT)
     await ready(context)
     for attempt in range(ATTEMPTS):
         if ground is None:
             ground = await survey(context, address)
-            values |= serialize_values(checkpoint, ground.parent, context.codec, done=values)
+            values |= serialize_values(task.checkpoint, ground.parent, context.codec, done=values)
         if await _put_on(context, task, values, ground):
             context.state.parents.pop(address)
             await clean_now_and_then(context)
@@ -103,7 +104,16 @@ async def put(
         context.state.forget_thread(address.thread_id)
         ground = None
         await pause(attempt)
-    raise contention(address.thread_id)
+    raise await contention(context, address.thread_id)
+
+
+def _serialization(context: Context, checkpoint: Checkpoint, parent: Parent) -> Compute[dict[str, Serialized]]:
+    work = partial(serialize_values, parent=parent, codec=context.codec)
+    return Compute(
+        partial(work, checkpoint),
+        partial(size_to_serialize, checkpoint, parent),
+        detached=lambda: partial(work, detached_values(checkpoint, parent)),
+    )
 
 
 def _check(checkpoint: Any) -> None:
@@ -183,6 +193,8 @@ def _checkpoint_write(context: Context, task: Put, encoded: Encoded, ground: Gro
     keys = context.options.metadata_keys
     clear, omitted = readable(identified(task.truth, keys), context.clear_metadata, keys)
     content = b"".join([body.ends, *(value.ends for value in channels.values())])
+    epoch = ground.thread.epoch
+    binding = checkpoint_binding(child, task.parent_id, epoch, now, encoded.is_old, body, channels)
     document: Document = {
         "_id": checkpoint_key(child),
         "type": CHECKPOINT,
@@ -193,14 +205,14 @@ def _checkpoint_write(context: Context, task: Put, encoded: Encoded, ground: Gro
         "created_at": now,
         "touched_at": now,
         "schema_version": SCHEMA_VERSION,
-        "epoch": ground.thread.epoch,
+        "epoch": epoch,
         "metadata": clear,
         **({"metadata_omitted": omitted} if omitted else {}),
         **({"sends_in_parent": True} if encoded.is_old else {}),
         **({"parent_is_hidden": True} if ground.parent_is_hidden else {}),
         "body": _described(body),
         "channels": [{"channel": channel, **_described(value)} for channel, value in channels.items()],
-        "content": context.codec.seal(content, 0 if encoded.is_short else LONGEST_PACKED),
+        "content": context.codec.seal(content, binding, 0 if encoded.is_short else LONGEST_PACKED),
     }
     return Replace({"_id": document["_id"], "thread_id": child.thread_id}, document)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mongomem.errors import DimensionMismatchError, InvalidInputError
+from mongomem.workers import in_worker
 
 LARGEST = 1e15
 """Numbers of a vector are smaller than this, so that no product of two vectors leaves what float32 can hold."""
@@ -59,7 +59,7 @@ class Embedder(ABC):
         """Give one vector per text, unchecked. `texts` is a copy and not empty."""
 
     async def _adocuments(self, texts: list[str]) -> Any:
-        return await asyncio.to_thread(self._documents, texts)
+        return await in_worker("embedding", self._documents, texts)
 
     def _query(self, text: str) -> Any:
         return self._documents([text])

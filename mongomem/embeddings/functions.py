@@ -15,6 +15,9 @@ from langgraph.store.base.embed import EmbeddingsLambda
 
 from mongomem.embeddings.embedder import Embedder
 from mongomem.errors import UsageError
+from mongomem.locks import Guarded
+from mongomem.loops import run_on
+from mongomem.workers import in_worker
 
 T = TypeVar("T")
 EmbeddingFunction: TypeAlias = Callable[[list[str]], Any]
@@ -39,7 +42,7 @@ class FunctionEmbedder(Embedder):
     async def _adocuments(self, texts: list[str]) -> Any:
         if inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(type(self.function).__call__):
             return await self.function(texts)
-        vectors = await asyncio.to_thread(self.function, texts)
+        vectors = await in_worker("embedding", self.function, texts)
         return await vectors if inspect.isawaitable(vectors) else vectors
 
 
@@ -62,11 +65,11 @@ class LangChainEmbedder(Embedder):
         return [await self.embeddings.aembed_query(text)]
 
 
-class _BackgroundLoop:
+class _BackgroundLoop(Guarded):
     """An event loop on a daemon thread, started at first use, where sync callers have awaitables awaited."""
 
     def __init__(self) -> None:
-        self._starting = threading.Lock()
+        self._guard()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -82,15 +85,10 @@ class _BackgroundLoop:
             raise UsageError(
                 "An async embedding function called a sync method that embeds: await the async twin instead"
             )
-        future = asyncio.run_coroutine_threadsafe(_await(awaitable), self._started())
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return run_on(self._started(), _await(awaitable), patience=None)
 
     def _started(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
+        with self._lock:
             if self._loop is None or self._thread is None or not self._thread.is_alive():  # in the child of a fork
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="mongomem-embeddings", daemon=True)

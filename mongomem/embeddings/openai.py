@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import os
 import weakref
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +14,8 @@ import numpy as np
 
 from mongomem.embeddings.embedder import Embedder, Vectors
 from mongomem.errors import ConfigurationError
+from mongomem.locks import Guarded
+from mongomem.workers import in_worker
 
 if TYPE_CHECKING:  # importing openai takes half a second: only those who use it pay
     from openai import AsyncOpenAI, OpenAI
@@ -74,29 +76,30 @@ def _in_order(response: CreateEmbeddingResponse) -> list[Vectors]:
     return [np.asarray(row.embedding, dtype=np.float32) for row in rows]
 
 
-class _OpenAIClients:
-    """One blocking client, and one awaiting client per event loop, as its connections belong to the loop.
+class _OpenAIClients(Guarded):
+    """One blocking client per process, and one awaiting client per event loop, as its connections belong to the loop.
 
     A client is closed when its loop shuts its async generators down, as ``asyncio.run`` and all runners do
     at their end: an open connection would outlive the loop otherwise.
     """
 
     def __init__(self) -> None:
-        self._making = threading.Lock()
-        self._blocking: OpenAI | None = None
+        self._guard()
+        self._blocking: tuple[int, OpenAI] | None = None
         self._awaiting: dict[asyncio.AbstractEventLoop, tuple[AsyncOpenAI, AsyncGenerator[None, None]]] = {}
 
     def blocking(self) -> OpenAI:
-        with self._making:
-            if self._blocking is None:
-                self._blocking = _new_client()
-                weakref.finalize(self, self._blocking.close)  # the client's own finalizer may come after its sockets'
-            return self._blocking
+        with self._lock:
+            if self._blocking is None or self._blocking[0] != os.getpid():  # a forked child shares no connection
+                client = _new_client()
+                weakref.finalize(self, client.close)  # the client's own finalizer may come after its sockets'
+                self._blocking = os.getpid(), client
+            return self._blocking[1]
 
     async def awaiting(self) -> AsyncOpenAI:
         loop = asyncio.get_running_loop()
         if loop not in self._awaiting:
-            client = await asyncio.to_thread(_new_async_client)  # imports and reads certificates
+            client = await in_worker("embedding", _new_async_client)  # imports and reads certificates
             if loop not in self._awaiting:  # else a task of the same loop was faster
                 for ended in [known for known in list(self._awaiting) if known.is_closed()]:
                     self._awaiting.pop(ended, None)

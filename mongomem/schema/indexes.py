@@ -13,15 +13,23 @@ from typing import Any
 
 from pymongo.errors import OperationFailure
 
-from mongomem.commands import CreateIndexes, RunCommand
+from mongomem.arguments import shown
+from mongomem.commands import BAD_HINT, UNAUTHORIZED, CreateIndexes, Document, Find, ListIndexes, RunCommand
 from mongomem.effects import Sleep
+from mongomem.errors import ConfigurationError
 
 BUILD_REFUSED = frozenset({40333, 46, 117})
 """Server error codes that say "another operation is at it": 40333 while another index build runs (seen on
 hosted servers that imitate MongoDB 4.0 to 6.0), 46 LockBusy, 117 ConflictingOperationInProgress."""
 
 OPTIONS_CONFLICT = 85
-"""Server error code IndexOptionsConflict: the index exists with another expiry (MongoDB 4.2 to 8.2)."""
+"""Server error code IndexOptionsConflict: the index exists with another expiry or name (MongoDB 4.2 to 8.2)."""
+
+CONFLICTS = frozenset({OPTIONS_CONFLICT, 86})
+"""With 86, IndexKeySpecsConflict: the name is that of an index with other keys or options."""
+
+NO_INDEX = "mongomem_no_such_index"
+"""The name of no index."""
 
 ATTEMPTS = 8
 FIRST_PAUSE_SECONDS = 0.25
@@ -49,32 +57,117 @@ class Index:
             options["expireAfterSeconds"] = self.expire_after_seconds
         return options
 
+    def is_made(self, found: Document | None) -> bool:
+        """Say whether an index as the server lists it is this one."""
+        return (
+            found is not None
+            and [*found["key"].items()] == [*self.keys]
+            and bool(found.get("unique")) == self.unique
+            and found.get("expireAfterSeconds") == self.expire_after_seconds
+        )
+
 
 async def ensure_indexes(indexes: Sequence[Index]) -> None:
-    """Create what is missing and set the expiry of what is there.
+    """Create what is missing and set the expiry of what is there. Where all is as it should be it only reads.
 
-    Idempotent, and safe when many processes call it at once: creating an index that exists is a
-    no-op for the server, and a refused build is tried again.
+    Idempotent, and safe when many processes call it at once: creating an index that exists is a no-op for the server,
+    and a refused build is tried again. Where the user may not create indexes, or not even list them, it is enough that
+    they are there.
+
+    Raises:
+        ConfigurationError: An index is missing or expires otherwise and the user may not change that, or another index
+            is in its place.
     """
     for collection, rows in groupby(sorted(indexes, key=lambda row: row.collection), key=lambda row: row.collection):
-        plain: list[Index] = []
-        expiring: list[Index] = []
-        for row in rows:
-            (plain if row.expire_after_seconds is None else expiring).append(row)
-        if plain:
-            await _patiently(CreateIndexes(collection, [(row.keys, row.options()) for row in plain]))
-        for row in expiring:
-            await _ensure_expiry(row)
+        found = await read_indexes(collection)
+        there = None if found is None else {document["name"]: document for document in found}
+        missing = [row for row in rows if there is None or not row.is_made(there.get(row.name))]
+        try:
+            await _make(collection, missing, there or {})
+        except OperationFailure as error:
+            if error.code in CONFLICTS:
+                raise _conflict(collection, error) from None
+            if error.code not in UNAUTHORIZED:
+                raise
+            absent = missing if there is not None else await _absent(collection, missing)
+            if absent:
+                raise _refusal(absent, error, may_list=there is not None) from None
 
 
-async def _ensure_expiry(index: Index) -> None:
+async def read_indexes(collection: str) -> list[Document] | None:
+    """Read the indexes of a collection; None where the user may not."""
     try:
-        await _patiently(CreateIndexes(index.collection, [(index.keys, index.options())]))
+        return await ListIndexes(collection)
     except OperationFailure as error:
-        if error.code != OPTIONS_CONFLICT:
+        if error.code not in UNAUTHORIZED:
             raise
-        change = {"name": index.name, "expireAfterSeconds": index.expire_after_seconds}
-        await RunCommand({"collMod": index.collection, "index": change})
+        return None
+
+
+async def _make(collection: str, rows: Sequence[Index], there: Mapping[str, Document]) -> None:
+    plain = [row for row in rows if row.expire_after_seconds is None]
+    if plain:
+        await _patiently(CreateIndexes(collection, [(row.keys, row.options()) for row in plain]))
+    for row in rows:
+        if row.expire_after_seconds is not None:
+            await _make_expire(row, is_there=row.name in there)
+
+
+async def _make_expire(index: Index, *, is_there: bool) -> None:
+    if not is_there:
+        try:
+            await _patiently(CreateIndexes(index.collection, [(index.keys, index.options())]))
+        except OperationFailure as error:
+            if error.code != OPTIONS_CONFLICT:
+                raise
+        else:
+            return
+    change = {"name": index.name, "expireAfterSeconds": index.expire_after_seconds}
+    await RunCommand({"collMod": index.collection, "index": change})
+
+
+async def _absent(collection: str, rows: Sequence[Index]) -> list[Index]:
+    """Find out which indexes are not there by reading along each of them, for users who may only read and write."""
+    if await _answers(Find(collection, {}, {"_id": 1}, limit=1, hint=NO_INDEX)):
+        return [*rows]  # no server minds a hint where there is no collection
+    looks = [Find(collection, dict(row.partial or {}), {"_id": 1}, limit=1, hint=row.name) for row in rows]
+    return [row for row, look in zip(rows, looks, strict=True) if not await _answers(look)]
+
+
+async def _answers(find: Find) -> bool:
+    try:
+        await find
+    except OperationFailure as error:
+        if error.code != BAD_HINT:
+            raise
+        return False
+    return True
+
+
+def _refusal(absent: Sequence[Index], error: OperationFailure, *, may_list: bool) -> ConfigurationError:
+    """Say which right is missing, and the way out."""
+    collection, names = absent[0].collection, ", ".join(row.name for row in absent)
+    is_change = "collMod" in _said(error)
+    what = (
+        f"the index {names} of {collection} expires otherwise" if is_change else f"{collection} lacks indexes: {names}"
+    )
+    right = "collMod" if is_change else "createIndex" if may_list else "createIndex (or listIndexes)"
+    return ConfigurationError(
+        f"{what}, and this user has not the right {right} on that collection. Grant it (the role readWrite has "
+        f"createIndex, dbAdmin also collMod), or let an administrator call setup() with the same options, and pass "
+        f"auto_setup=False here. The server says: {shown(_said(error))}"
+    )
+
+
+def _conflict(collection: str, error: OperationFailure) -> ConfigurationError:
+    return ConfigurationError(
+        f"{collection} has another index in the place of one that mongomem needs. Drop it, or choose another "
+        f"collection_prefix. The server says: {shown(_said(error))}"
+    )
+
+
+def _said(error: OperationFailure) -> str:
+    return str((error.details or {}).get("errmsg") or error)
 
 
 async def _patiently(command: CreateIndexes) -> None:

@@ -10,10 +10,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from pymongo.errors import OperationFailure
-
-from mongomem.commands import UNAUTHORIZED, Document, Find, ListIndexes
+from mongomem.commands import Document, Find
 from mongomem.errors import ConfigurationError
+from mongomem.schema.indexes import read_indexes
 from mongomem.schema.names import DEFAULT_PREFIX
 
 
@@ -48,7 +47,7 @@ async def check_ownership(owned: Owned) -> None:
         ConfigurationError: It holds documents or unique indexes of somebody else; or it is new, and documents of ours
             stand under the name that was the default before.
     """
-    indexes = await _indexes(owned.collection)
+    indexes = await read_indexes(owned.collection) or []
     if {index["name"] for index in indexes} >= set(owned.index_names):
         return
     for index in indexes:
@@ -63,16 +62,6 @@ async def check_ownership(owned: Owned) -> None:
             f'before: pass collection_prefix="" to go on with them, or rename each collection of theirs to '
             f"{DEFAULT_PREFIX}..., here {owned.collection!r}"
         )
-
-
-async def _indexes(collection: str) -> list[Document]:
-    """Read the indexes of a collection; none for a user who may not."""
-    try:
-        return await ListIndexes(collection)
-    except OperationFailure as error:
-        if error.code != UNAUTHORIZED:
-            raise
-        return []
 
 
 async def _ends(collection: str) -> list[Document]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from mongomem.locks import Guarded
 from mongomem.search.matrix import Matrix
 from mongomem.search.metrics import Metric
 from mongomem.store.namespaces import SEPARATOR
 
 
 @dataclass(slots=True)
-class Matrices:
+class Matrices(Guarded):
     """Matrices by the path of their prefix; those not used for longest go first.
 
     Attributes:
@@ -25,7 +25,9 @@ class Matrices:
     _matrices: OrderedDict[str, Matrix] = field(default_factory=OrderedDict)
     _sizes: dict[str, int] = field(default_factory=dict)
     _total: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._guard()
 
     @property
     def size(self) -> int:
@@ -69,6 +71,9 @@ class Matrices:
         """Hold the matrix of a prefix again, which is no longer too large."""
         with self._lock:
             self.too_large.discard(path)
+
+    def _reset(self) -> None:
+        self._matrices, self._sizes, self._total = OrderedDict(), {}, 0
 
     def _weigh(self, path: str, size: int) -> None:
         self._total += size - self._sizes.get(path, 0)

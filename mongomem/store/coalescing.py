@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -51,7 +51,14 @@ class Coalescing(Generic[Q, A]):
         default_factory=weakref.WeakKeyDictionary
     )
 
-    async def __call__(self, request: Q) -> A:
+    def __call__(self, make: Callable[[], Q]) -> Coroutine[Any, Any, A]:
+        """Make a request now, and ask it when the coroutine is awaited. What fails now is raised then."""
+        try:
+            return self._ask(make())
+        except Exception as error:
+            return _fail(error)
+
+    async def _ask(self, request: Q) -> A:
         loop = asyncio.get_running_loop()
         gathered = self._open.get(loop)
         if gathered is None:
@@ -77,3 +84,10 @@ class Coalescing(Generic[Q, A]):
         finally:
             gathered.hand_out(answers[1:])
         return answers[0] if answers else ALONE
+
+
+async def _fail(error: Exception) -> Any:
+    try:
+        raise error
+    finally:
+        del error  # or it would hold this frame, which holds it

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Literal, TypeAlias, get_args
 
+from mongomem.arguments import checked_flag, checked_number, shown
 from mongomem.errors import ConfigurationError
 from mongomem.search.matrices import Matrices
+from mongomem.store.damage import Damage
 from mongomem.store.documents import Collections, collections_for
 from mongomem.store.expiry import Expiry, resolve_expiry
 from mongomem.store.indexing import Indexing, resolve_index
@@ -74,6 +76,7 @@ class Context:
         indexing: Makes items findable by meaning; None where the store has no index.
         matrices: The codes in memory.
         clock: Tells the time, aware and in UTC.
+        damage: What was met of damaged items.
     """
 
     names: Collections
@@ -84,14 +87,22 @@ class Context:
     auto_setup: bool
     backend: Backend
     readiness: Readiness = field(default_factory=Readiness)
+    damage: Damage = field(default_factory=Damage)
 
     @property
     def items(self) -> str:
         return self.names.items
 
     def now(self) -> datetime:
-        """Tell the time as MongoDB keeps it: in whole milliseconds."""
-        now = self.clock().astimezone(timezone.utc)
+        """Tell the time as MongoDB keeps it: in whole milliseconds.
+
+        Raises:
+            ConfigurationError: The clock tells something else than an aware time.
+        """
+        told: Any = self.clock()
+        if not isinstance(told, datetime) or told.tzinfo is None:
+            raise ConfigurationError(f"clock must tell the time as an aware datetime, not {shown(told)}")
+        now = told.astimezone(timezone.utc)
         return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
@@ -100,25 +111,28 @@ def context_for(
     index: Mapping[str, Any] | None,
     ttl: Mapping[str, Any] | None,
     *,
-    backend: Backend,
-    matrix_bytes: int,
-    auto_setup: bool,
-    clock: Callable[[], datetime],
+    backend: Any,
+    matrix_bytes: Any,
+    auto_setup: Any,
+    clock: Any,
 ) -> Context:
     """Check the options of a store and put them together.
 
     Raises:
         ConfigurationError: An option is unknown, of the wrong kind, or contradicts another.
     """
-    if backend not in get_args(Backend):
-        raise ConfigurationError(f"backend must be one of {get_args(Backend)}, not {backend!r}")
+    known: dict[str, Backend] = {name: name for name in get_args(Backend)}
+    if not isinstance(backend, str) or backend not in known:
+        raise ConfigurationError(f"backend must be one of {get_args(Backend)}, not {shown(backend)}")
+    if not callable(clock):
+        raise ConfigurationError(f"clock must be a function that tells the time, not {shown(clock)}")
     indexing = resolve_index(index)
     return Context(
         names=collections_for(collection_prefix),
         indexing=indexing,
-        matrices=Matrices(matrix_bytes),
+        matrices=Matrices(checked_number("matrix_bytes", matrix_bytes, error=ConfigurationError)),
         expiry=resolve_expiry(ttl),
         clock=clock,
-        auto_setup=auto_setup,
-        backend=backend,
+        auto_setup=checked_flag("auto_setup", auto_setup, ConfigurationError),
+        backend=known[backend],
     )

@@ -104,7 +104,7 @@ async def _pass(context: Context, indexing: Indexing, before: Pass) -> Pass:
 
 async def _convert(context: Context, indexing: Indexing, page: Sequence[Document], result: Pass) -> None:
     texts = _texts(indexing, page, result)
-    embedded = await embed(indexing, texts, vectors_of(page))
+    embedded = await embed(indexing, texts, vectors_of(page, indexing.dims))
     converted: list[Document] = []
     updates: list[Update] = []
     for document in (document for document in page if document["_id"] in embedded):

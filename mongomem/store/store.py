@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -23,16 +23,17 @@ from langgraph.store.base import (
 )
 
 from mongomem.clock import utc_now
-from mongomem.drivers import Concerns, drivers_for
+from mongomem.connection import OPEN_TIMEOUT
+from mongomem.drivers import Concerns, begins_at_call, drivers_for
 from mongomem.opening import Opening
 from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
-from mongomem.store import plans
-from mongomem.store.batches import list_op, put_op
+from mongomem.store import plans, sweeper
+from mongomem.store.batches import Batch, list_op, put_op, sort_batch
 from mongomem.store.coalescing import Coalescing
 from mongomem.store.context import Backend, context_for
 from mongomem.store.reindexing import reindex
 from mongomem.store.setup import setup
-from mongomem.store.writing import delete_namespace
+from mongomem.store.writing import delete_namespace, sweep
 
 MATRIX_BYTES = 512 * 2**20
 
@@ -45,7 +46,7 @@ class MongoStore(BaseStore):
     Args:
         client: A ``MongoClient`` (sync and async methods), an ``AsyncMongoClient`` (async methods only)
             or a ``mongomock.MongoClient``. The caller owns and closes it.
-        db_name: The database.
+        db_name: The database. None: the one that the client's connection string names, else ``mongomem``.
         index: LangGraph's ``IndexConfig``: ``embed``, ``dims``, ``fields``, and beside them ``metric``:
             "cosine" (the default), "dot" or "euclidean". None: no search by meaning.
         ttl: LangGraph's ``TTLConfig``, in minutes. ``omit_expired`` is on unless it says otherwise.
@@ -64,7 +65,7 @@ class MongoStore(BaseStore):
     def __init__(
         self,
         client: Any,
-        db_name: str = "mongomem",
+        db_name: str | None = None,
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
         *,
@@ -91,26 +92,41 @@ class MongoStore(BaseStore):
         self._gets: Coalescing[GetOp, Item | None] = Coalescing(
             lambda ops: self._drivers.arun(plans.get(self._context, ops))
         )
-        self._puts: Coalescing[PutOp, Result] = Coalescing(self.abatch)
+        self._puts: Coalescing[Batch, None] = Coalescing(
+            lambda batches: self._drivers.arun(plans.put(self._context, batches))
+        )
+
+    @property
+    def damaged_items(self) -> int:
+        """How many different damaged items this store has met.
+
+        Each was logged once, by the logger "mongomem", and is left out of searches, lists and exports; one whose
+        vectors alone are damaged follows unscored. `get` raises ``CorruptDataError``; a put or a deletion mends it.
+        """
+        return self._context.damage.count
 
     @classmethod
-    def from_conn_string(cls, uri: str, *, db_name: str = "mongomem", **options: Any) -> Opening[MongoStore]:
+    def from_conn_string(
+        cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
+    ) -> Opening[MongoStore]:
         """Return something to enter, with ``with`` or ``async with``, that yields a store and owns its client.
 
         Args:
             uri: The connection string.
-            db_name: The database.
+            db_name: The database. None: the one that the connection string names, else ``mongomem``.
+            open_timeout: How long entering waits for an answer of the servers, in seconds. None: does not ask.
             **options: Those of `MongoStore`; any other reaches the client.
         """
-        return Opening.of(cls, uri, {"db_name": db_name, **options})
+        return Opening.of(cls, uri, open_timeout, {"db_name": db_name, **options})
 
     def setup(self) -> None:
         """Create the indexes, and agree on how vectors are made. Idempotent, and safe when many do it at once."""
         self._drivers.run(setup(self._context))
 
-    async def asetup(self) -> None:
+    @begins_at_call
+    def asetup(self) -> Coroutine[Any, Any, None]:
         """Do what `setup` does."""
-        await self._drivers.arun(setup(self._context))
+        return self._drivers.arun(setup(self._context))
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Perform operations; the answers stand in their places, None for a put or a deletion.
@@ -121,17 +137,26 @@ class MongoStore(BaseStore):
         """
         return self._drivers.run(plans.batch(self._context, ops))
 
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+    @begins_at_call
+    def abatch(self, ops: Iterable[Op]) -> Coroutine[Any, Any, list[Result]]:
         """Do what `batch` does."""
-        return await self._drivers.arun(plans.batch(self._context, ops))
+        return self._drivers.arun(plans.batch(self._context, ops))
 
     def get(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
-        """Return an item, or None. Writes only where the item expires and is refreshed."""
+        """Return an item, or None. Writes only where the item expires and is refreshed.
+
+        Raises:
+            CorruptDataError: The item is damaged, or stands under another name: it was moved, or edited by hand.
+            SchemaVersionError: A newer mongomem wrote it.
+        """
         return self._drivers.run(plans.get(self._context, [GetOp(namespace, key, self._refreshes(refresh_ttl))]))[0]
 
-    async def aget(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
+    @begins_at_call
+    def aget(
+        self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
+    ) -> Coroutine[Any, Any, Item | None]:
         """Do what `get` does. Those of one tick of the event loop share a round trip."""
-        return await self._gets(GetOp(namespace, key, self._refreshes(refresh_ttl)))
+        return self._gets(lambda: GetOp(namespace, key, self._refreshes(refresh_ttl)))
 
     def search(
         self,
@@ -143,21 +168,26 @@ class MongoStore(BaseStore):
         limit: int = 10,
         offset: int = 0,
         refresh_ttl: bool | None = None,
+        min_score: float | None = None,
     ) -> list[SearchItem]:
         """Find items below a prefix: by meaning where there is a query and an index, else newest update first.
 
         Args:
             namespace_prefix: The labels that a namespace begins with; no label is a wildcard.
             query: What to search for. Items without a vector follow the scored ones, with a score of None.
-            filter: What the value must be: fields, ``$eq $ne $gt $gte $lt $lte``, ``$and``, ``$or``.
+            filter: What the value must be: fields, ``"a.b"`` for those of objects, ``$eq $ne $gt $gte $lt $lte``,
+                ``$in $nin`` (one of a list), ``$exists``, ``$contains`` (an element of a list), and ``$and``, ``$or``,
+                ``$not``.
             limit: How many; 0 gives none.
             offset: How many to leave out before. The order is total, so pages neither repeat nor lose items.
             refresh_ttl: Whether the items returned live on from now; None means as the store is configured.
+            min_score: What scores lower, or has no score, is left out. Needs a query.
         """
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
-        return self._drivers.run(plans.search(self._context, op))
+        return self._drivers.run(plans.search(self._context, op, min_score))
 
-    async def asearch(
+    @begins_at_call
+    def asearch(
         self,
         namespace_prefix: tuple[str, ...],
         /,
@@ -167,10 +197,11 @@ class MongoStore(BaseStore):
         limit: int = 10,
         offset: int = 0,
         refresh_ttl: bool | None = None,
-    ) -> list[SearchItem]:
+        min_score: float | None = None,
+    ) -> Coroutine[Any, Any, list[SearchItem]]:
         """Do what `search` does."""
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
-        return await self._drivers.arun(plans.search(self._context, op))
+        return self._drivers.arun(plans.search(self._context, op, min_score))
 
     def put(
         self,
@@ -195,7 +226,8 @@ class MongoStore(BaseStore):
         """
         self._drivers.run(plans.batch(self._context, [put_op(namespace, key, value, index, self._ttl(ttl))]))
 
-    async def aput(
+    @begins_at_call
+    def aput(
         self,
         namespace: tuple[str, ...],
         key: str,
@@ -203,25 +235,53 @@ class MongoStore(BaseStore):
         index: Literal[False] | list[str] | None = None,
         *,
         ttl: float | NotProvided | None = NOT_PROVIDED,
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         """Do what `put` does. Those of one tick of the event loop are one batch."""
-        await self._puts(put_op(namespace, key, value, index, self._ttl(ttl)))
+        return self._puts(
+            lambda: sort_batch([put_op(namespace, key, value, index, self._ttl(ttl))], self._context.indexing)
+        )
 
     def delete(self, namespace: tuple[str, ...], key: str) -> None:
         """Delete an item, if it is there."""
         self._drivers.run(plans.batch(self._context, [PutOp(namespace, key, None)]))
 
-    async def adelete(self, namespace: tuple[str, ...], key: str) -> None:
+    @begins_at_call
+    def adelete(self, namespace: tuple[str, ...], key: str) -> Coroutine[Any, Any, None]:
         """Do what `delete` does."""
-        await self._puts(PutOp(namespace, key, None))
+        return self._puts(lambda: sort_batch([PutOp(namespace, key, None)], None))
 
     def delete_namespace(self, prefix: tuple[str, ...]) -> int:
         """Delete every item below a prefix of one label or more; return how many. Can be repeated."""
         return self._drivers.run(delete_namespace(self._context, prefix))
 
-    async def adelete_namespace(self, prefix: tuple[str, ...]) -> int:
+    @begins_at_call
+    def adelete_namespace(self, prefix: tuple[str, ...]) -> Coroutine[Any, Any, int]:
         """Do what `delete_namespace` does."""
-        return await self._drivers.arun(delete_namespace(self._context, prefix))
+        return self._drivers.arun(delete_namespace(self._context, prefix))
+
+    def sweep_ttl(self) -> int:
+        """Delete every item that has expired; return how many. The server does the same within a minute."""
+        return self._drivers.run(sweep(self._context))
+
+    async def asweep_ttl(self) -> int:
+        """Do what `sweep_ttl` does."""
+        return await self._drivers.arun(sweep(self._context))
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> sweeper.Started:
+        """Return a future that is done, as ``PostgresStore`` returns one: the server sweeps, and nothing runs here."""
+        return sweeper.start(sweep_interval_minutes)
+
+    async def astart_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> Awaitable[None]:
+        """Do what `start_ttl_sweeper` does, and return something to await or cancel."""
+        return sweeper.awaitable(sweeper.start(sweep_interval_minutes))
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """Return True, as ``PostgresStore`` does where nothing sweeps."""
+        return sweeper.stop(timeout)
+
+    async def astop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """Do what `stop_ttl_sweeper` does."""
+        return sweeper.stop(timeout)
 
     def reindex(self) -> int:
         """Make all vectors as the store is configured now; return how many items were changed.
@@ -234,9 +294,10 @@ class MongoStore(BaseStore):
         """
         return self._drivers.run(reindex(self._context))
 
-    async def areindex(self) -> int:
+    @begins_at_call
+    def areindex(self) -> Coroutine[Any, Any, int]:
         """Do what `reindex` does."""
-        return await self._drivers.arun(reindex(self._context))
+        return self._drivers.arun(reindex(self._context))
 
     def list_namespaces(
         self,
@@ -259,7 +320,8 @@ class MongoStore(BaseStore):
         op = list_op(prefix, suffix, max_depth, limit, offset)
         return self._drivers.run(plans.list_namespaces(self._context, op))
 
-    async def alist_namespaces(
+    @begins_at_call
+    def alist_namespaces(
         self,
         *,
         prefix: NamespacePath | None = None,
@@ -267,10 +329,10 @@ class MongoStore(BaseStore):
         max_depth: int | None = None,
         limit: int = 100,
         offset: int = 0,
-    ) -> list[tuple[str, ...]]:
+    ) -> Coroutine[Any, Any, list[tuple[str, ...]]]:
         """Do what `list_namespaces` does."""
         op = list_op(prefix, suffix, max_depth, limit, offset)
-        return await self._drivers.arun(plans.list_namespaces(self._context, op))
+        return self._drivers.arun(plans.list_namespaces(self._context, op))
 
     def _refreshes(self, refresh_ttl: bool | None) -> bool:
         return (self.ttl_config or {}).get("refresh_on_read", True) if refresh_ttl is None else refresh_ttl

@@ -1,0 +1,147 @@
+"""A client that mongomem opens: made from a connection string, and asked once whether its servers are there.
+
+What goes wrong is one error that names the hosts and the reason, and never a user or a password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pymongo
+from pymongo import ReadPreference
+from pymongo.errors import InvalidURI, OperationFailure, PyMongoError
+
+from mongomem.arguments import shown
+from mongomem.clients import driver_info, introductions, takes_introduction
+from mongomem.errors import ConfigurationError, ServerUnavailableError
+from mongomem.options import unknown_option
+
+OPEN_TIMEOUT = 5.0
+"""How long entering waits for an answer of the servers, in seconds."""
+
+LONGEST_TIMEOUT = 86_400.0
+
+UNAUTHENTICATED = frozenset({18, 8000})
+"""Server error codes of refused credentials: AuthenticationFailed (MongoDB 4.4 to 8.2), and Atlas's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to open a client.
+
+    Attributes:
+        name: What is opened, as the user wrote it, for messages: ``"MongoSaver"``.
+        uri: The connection string.
+        client_options: Keyword arguments for the client.
+        open_timeout: How long to wait for an answer, in seconds. None: do not ask.
+        own: The options of what is opened, and of what those hold options of.
+        beneath: By the names of options that hold options, those.
+    """
+
+    name: str
+    uri: Any
+    client_options: Mapping[str, Any] = field(default_factory=dict)
+    open_timeout: float | None = OPEN_TIMEOUT
+    own: Iterable[str] = ()
+    beneath: Mapping[str, Iterable[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.uri, str) or not self.uri:
+            # Not shown, whatever it is: what is wrong about it may be its place, and then it may hold a password.
+            given = "an empty string" if isinstance(self.uri, str) else f"a {type(self.uri).__name__}"
+            raise ConfigurationError(
+                f"{self.name} needs a connection string such as mongodb://localhost:27017, not {given}"
+            )
+        _check_timeout(self.open_timeout)
+
+    def make(self, kind: Any) -> Any:
+        """Make a client of a class. Does no I/O.
+
+        Raises:
+            ConfigurationError: The connection string or an option is not valid.
+        """
+        introduction = {} if takes_introduction(kind) else {"driver": driver_info()}
+        try:
+            client = kind(self.uri, **introduction | {**self.client_options})
+        except (PyMongoError, TypeError, ValueError) as error:
+            raise ConfigurationError(self._refusal(error)) from None
+        introductions.of(client)
+        return client
+
+    def ask(self, client: Any) -> None:
+        """Ask a ``MongoClient`` whether its servers are there.
+
+        Raises:
+            ServerUnavailableError: None of them answers in time.
+            ConfigurationError: They refuse the user or the password.
+        """
+        if self.open_timeout is not None:
+            with self._explained(client), pymongo.timeout(self.open_timeout):
+                client.admin.command("ping", read_preference=ReadPreference.NEAREST)
+
+    async def aask(self, client: Any) -> None:
+        """Ask an ``AsyncMongoClient``. See `ask`."""
+        if self.open_timeout is not None:
+            with self._explained(client), pymongo.timeout(self.open_timeout):
+                await client.admin.command("ping", read_preference=ReadPreference.NEAREST)
+
+    @contextmanager
+    def _explained(self, client: Any) -> Iterator[None]:
+        try:
+            yield
+        except OperationFailure as error:
+            hosts, said = ", ".join(_hosts(client)), shown((error.details or {}).get("errmsg") or str(error))
+            if error.code in UNAUTHENTICATED:
+                said = "its user or its password (and authSource says in which database the user is kept)"
+            raise ConfigurationError(f"{hosts} refuses the connection string of {self.name}: {said}") from None
+        except PyMongoError as error:
+            raise ServerUnavailableError(
+                f"{self.name}: no MongoDB server answers within {self.open_timeout:g} s. {_reasons(client, error)} "
+                "Is it started, and is the connection string right? open_timeout= says how long to wait (None: do "
+                "not ask)."
+            ) from None
+
+    def _refusal(self, error: Exception) -> str:
+        unknown = [option for option in self.client_options if option in str(error)]
+        if unknown and str(error).startswith("Unknown option"):
+            return f"{unknown_option(self.name, unknown[0], self.own, self.beneath)} Nor has the MongoDB client."
+        if isinstance(error, InvalidURI):
+            hint = "Characters such as / : @ % in a user or a password are written %2F %3A %40 %25."
+            return f"the connection string of {self.name} is not valid: {_without_quotations(error)}. {hint}"
+        return f"{self.name} cannot make a client of its options: {_without_quotations(error)}"
+
+
+def _check_timeout(timeout: object) -> None:
+    if timeout is None:
+        return
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if not is_number or not 0 < cast("float", timeout) <= LONGEST_TIMEOUT:  # which NaN is not
+        raise ConfigurationError(
+            f"open_timeout must be seconds above 0, at most {LONGEST_TIMEOUT:.0f}, or None, not {shown(timeout)}"
+        )
+
+
+def _without_quotations(error: Exception) -> str:
+    """Leave out what an error quotes: PyMongo 4.13 takes the rest of a password with a slash for a database."""
+    return re.sub(r"""(?<!\w)(["']).*\1""", "...", str(error)).rstrip(".")
+
+
+def _hosts(client: Any) -> list[str]:
+    return [f"{host}:{port}" if port else host for host, port in client.topology_description.server_descriptions()]
+
+
+def _reasons(client: Any, error: PyMongoError) -> str:
+    """Say what each host met, or else what the driver says as a whole, without the topology and the timeouts."""
+    met = client.topology_description.server_descriptions().values()
+    reasons = [_first_part(one.error) for one in met if one.error is not None]
+    if not reasons:
+        return f"{', '.join(_hosts(client))}: {_first_part(error)}."
+    return f"{'; '.join(reasons)}."
+
+
+def _first_part(error: BaseException) -> str:
+    return re.split(r" \(configured timeouts|, Timeout: |, Topology Description", str(error))[0]

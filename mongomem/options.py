@@ -1,0 +1,74 @@
+"""Options by name: which a class has, and what is said of one that it does not have."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from mongomem.arguments import shown
+from mongomem.errors import ConfigurationError
+
+NOT_OPTIONS = frozenset({"self", "client"})
+
+OTHER_NAMES: Mapping[str, str] = {
+    "auto_index": "auto_setup",
+    "checkpoint_collection_name": "collection_prefix",
+    "collection": "collection_prefix",
+    "collection_name": "collection_prefix",
+    "database": "db_name",
+    "database_name": "db_name",
+    "db": "db_name",
+    "dims": "index",
+    "embed": "index",
+    "embedding": "index",
+    "embeddings": "index",
+    "fields": "index",
+    "index_config": "index",
+    "prefix": "collection_prefix",
+    "serializer": "serde",
+    "ttl_config": "ttl",
+    "writes_collection_name": "collection_prefix",
+}
+"""What other checkpointers and stores call an option, and what it is called here (langgraph-checkpoint-mongodb 0.5,
+langgraph-store-mongodb 0.4, langgraph-checkpoint-postgres 3.2)."""
+
+
+def names_of(made: Callable[..., Any]) -> list[str]:
+    """List the options of a class."""
+    return [name for name in inspect.signature(made).parameters if name not in NOT_OPTIONS]
+
+
+def unknown_option(name: str, option: str, own: Iterable[str], beneath: Mapping[str, Iterable[str]]) -> str:
+    """Say that there is no such option, and which was meant.
+
+    Args:
+        name: What was called, as the user wrote it.
+        option: What it was given.
+        own: Its options.
+        beneath: By the names of options that hold options, those.
+    """
+    known = [*own]
+    inner = {one: f"{holder}={{{one!r}: ...}}" for holder, names in beneath.items() for one in names}
+    meant = {**inner, **{one: f"{one}=..." for one in known}}
+    close = [OTHER_NAMES[option]] if OTHER_NAMES.get(option) in meant else get_close_matches(option, meant, 1)
+    guess = f" Did you mean {meant[close[0]]}?" if close else ""
+    return f"{name} has no option {shown(option)}.{guess} There are: {', '.join(known)}."
+
+
+def checked_options(name: str, options: object, made: Callable[..., Any], without: Iterable[str]) -> dict[str, Any]:
+    """Return the options that are to be handed on to a class.
+
+    Raises:
+        ConfigurationError: They are no mapping, or the class has no such option, or may not be given it here.
+    """
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise ConfigurationError(f"{name} must be a mapping of options, not {shown(options)}")
+    own = [one for one in names_of(made) if one not in without]
+    for option in options:
+        if option not in own:
+            raise ConfigurationError(unknown_option(name, str(option), own, {}))
+    return dict(options)

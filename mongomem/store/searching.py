@@ -22,6 +22,7 @@ from mongomem.store.ordered import matching
 from mongomem.store.proposing import proposer
 from mongomem.store.reading import find_by, find_by_id, is_there, passes
 from mongomem.store.setup import check_configuration
+from mongomem.store.watching import compare_answers, warn_of_blank_paths
 
 Scored: TypeAlias = tuple[Document, float | None]
 
@@ -43,6 +44,7 @@ async def semantic_search(
     score, then by id; behind it by update, then by id.
     """
     indexing = await check_configuration(context) or indexing
+    await compare_answers(context, indexing)
     scored = await _ranked(context, indexing, op, query, now)
     page: list[Scored] = list(scored[op.offset : op.offset + op.limit])
     if missing := op.limit - len(page):
@@ -50,6 +52,8 @@ async def semantic_search(
         skip = max(0, op.offset - len(scored))
         rest = await matching(context, op, now, skip=skip, limit=missing, without=answered)
         page += [(document, None) for document in rest]
+        if rest and not scored:
+            await warn_of_blank_paths(context, least=1)
     return page
 
 

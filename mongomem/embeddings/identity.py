@@ -218,7 +218,7 @@ def _with(
         named = _setting(value, depth, containers)
         if named is None:
             nameless[name] = value
-        else:
+        elif named.text:
             bare = name.lstrip("_")
             texts.append(f"at {named.text}" if bare in BASE_SETTINGS else f"{bare}={named.text}")
             tells = tells or named.tells or (bare in MODEL_SETTINGS and isinstance(value, str))

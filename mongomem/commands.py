@@ -36,6 +36,8 @@ LARGEST_BATCH = 2**31 - 1
 NAMESPACE_NOT_FOUND = 26
 """Server error code: the collection does not exist (MongoDB 4.4 to 8.2)."""
 
+INDEX_NOT_FOUND = 27
+"""Server error code: there is no index of that name (MongoDB 4.4 to 8.2)."""
 
 BAD_HINT = 2
 """Server error code BadValue: a hint names an index that does not exist (MongoDB 4.4 to 8.2)."""
@@ -239,6 +241,17 @@ class CreateIndexes(DatabaseCommand[list[str]]):
     def issue(self, database: Any) -> Any:
         models = [pymongo.IndexModel(list(keys), **options) for keys, options in self.indexes]
         return database[self.collection].create_indexes(models)
+
+
+@dataclass(frozen=True, slots=True)
+class DropIndex(DatabaseCommand[None]):
+    """Drop an index by its name. One that is not there is an error, `INDEX_NOT_FOUND`."""
+
+    collection: str
+    name: str
+
+    def issue(self, database: Any) -> Any:
+        return database[self.collection].drop_index(self.name)
 
 
 @dataclass(frozen=True, slots=True)

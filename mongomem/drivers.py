@@ -21,7 +21,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from bson.codec_options import CodecOptions
+from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
 from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
@@ -54,6 +54,13 @@ class AsyncRunner(Protocol):
     def __call__(self, plan: Plan[T]) -> Coroutine[Any, Any, T]: ...
 
 
+DECODING: CodecOptions[dict[str, Any]] = CodecOptions(
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="surrogateescape"
+)
+"""How documents are decoded, whatever classes the client decodes to. A date that Python cannot hold comes as a
+``DatetimeMS``, bytes that are no text as surrogates: PyMongo would else refuse the whole batch for one such field."""
+
+
 @dataclass(frozen=True, slots=True)
 class Concerns:
     """How safe reads and writes are.
@@ -68,9 +75,9 @@ class Concerns:
     write_concern: WriteConcern = field(default_factory=lambda: WriteConcern("majority"))
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the database: these, and plain decoding, whatever classes the client decodes to."""
+        """Return the options of the database: these, and `DECODING`."""
         own = {name: getattr(self, name) for name in ("read_preference", "read_concern", "write_concern")}
-        return {"codec_options": CodecOptions(), **own}
+        return {"codec_options": DECODING, **own}
 
 
 @dataclass(frozen=True, slots=True)

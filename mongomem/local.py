@@ -4,11 +4,12 @@
     with LocalServer(throw_away=True) as server: ...    # its own directory, deleted at the end
 
 The server is a replica set of one node (or more, for failover tests) on loopback ports, in a data
-directory that only its owner can read. All processes of a user on the same directory share one
-server, which ends with the last of them however that one ends. A write that was acknowledged
-survives any crash of the processes, since the default write concern waits for the journal.
+directory of its user alone. All processes of a user on the same directory share one server, which
+ends with the last of them however that one ends. A write that was acknowledged survives any crash
+of the processes, since the default write concern waits for the journal.
 
-The server asks for no password: whoever can run programs on this machine can connect to its port.
+Other users of the machine can connect to its port, and get nothing: the password is in the
+connection string, and comes from the key file in the data directory.
 
 Processes and their signals are the subject of ``_server``; here are the replica set and the surface.
 """
@@ -27,12 +28,17 @@ from typing import final
 
 from pymongo.errors import PyMongoError
 
-from mongomem._server.directory import DATA, MONGOD_LOG, SUPERVISOR_LOG, hold_lock
+from mongomem._server.credentials import Credentials, read_credentials
+from mongomem._server.directory import DATA, MONGOD_LOG, START_LOCK, SUPERVISOR_LOG, hold_lock
 from mongomem._server.lease import Lease, MongodExitedError, join, launch
 from mongomem._server.mongod import explain_exit, find_mongod
+from mongomem._server.options import checked_members, checked_parameters, checked_path, checked_span
+from mongomem._server.orphan import end_orphan
+from mongomem._server.ownership import UntrustedPathError, check_tree, own_directory, trusted_directory
 from mongomem._server.process import HOST
 from mongomem._server.replica_set import NAME, await_replica_set, hosts_of
 from mongomem._server.supervisor import Order
+from mongomem.arguments import checked_flag, shown
 from mongomem.errors import ConfigurationError, LocalServerError, UsageError
 from mongomem.locks import Guarded, Lock
 
@@ -46,11 +52,15 @@ DATA_VARIABLE = "MONGOMEM_DATA_DIR"
 
 _OPLOG_MB = 128  # the default, 5 % of the free disk, is meant for servers
 _ENGINE = "log=(prealloc=false)"  # else two spare journals of 100 MB each are made in advance
-_PARAMETERS: Mapping[str, object] = {
+_PARAMETERS: Mapping[str, str] = {
     "diagnosticDataCollectionEnabled": "false",  # else it writes every second
     "writePeriodicNoops": "false",  # else every ten seconds
-    "shutdownTimeoutMillisForSignaledShutdown": 0,  # else 5.0 and newer can wait 15 s for other nodes
+    "shutdownTimeoutMillisForSignaledShutdown": "0",  # else 5.0 and newer can wait 15 s for other nodes
+    "scramSHA256IterationCount": "5000",  # the least; more, 15000 else, is for passwords that can be guessed
+    "enableLocalhostAuthBypass": "false",  # else anybody on this machine could create the first user
 }
+_LARGEST_CACHE_GB = 10_000
+_LONGEST_TIMEOUT = 86_400  # a day
 
 
 def default_data_dir() -> Path:
@@ -58,9 +68,10 @@ def default_data_dir() -> Path:
 
     Raises:
         LocalServerError: The user has no home directory; the variable is the way out.
+        ConfigurationError: The variable is no path.
     """
-    if named := os.environ.get(DATA_VARIABLE):
-        return Path(named).expanduser().absolute()
+    if named := checked_path(DATA_VARIABLE, os.environ.get(DATA_VARIABLE) or None):
+        return named
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA")
         return (Path(local) if local else _home() / "AppData" / "Local") / "mongomem"
@@ -93,7 +104,8 @@ class LocalServer(Guarded):
     :func:`local_uri`. A forked child uses the server under the hold of its parent.
 
     Args:
-        data_dir: Kept between runs; :func:`default_data_dir` if None. Holds one directory a node.
+        data_dir: Kept between runs; :func:`default_data_dir` if None. Holds the key and one directory a node. It
+            and those above it must be such that no other user can write to them or replace what is in them.
         binary: The mongod to run; found by :func:`find_mongod` if None.
         members: Nodes of the replica set, each a process. More than one is for failover tests.
         cache_gb: WiredTiger cache of each node in GiB, at least 0.25.
@@ -102,6 +114,9 @@ class LocalServer(Guarded):
         parameters: Further server parameters, e.g. ``{"enableTestCommands": True}``.
         throw_away: Use a new temporary directory, deleted when the last hold on the server ends, however it ends;
             a node that died is started anew with its data.
+
+    Raises:
+        ConfigurationError: An argument is of the wrong kind, or out of bounds.
     """
 
     def __init__(
@@ -115,16 +130,17 @@ class LocalServer(Guarded):
         parameters: Mapping[str, object] | None = None,
         throw_away: bool = False,
     ) -> None:
+        self._throw_away = checked_flag("throw_away", throw_away, ConfigurationError)
         if throw_away and data_dir is not None:
             raise ConfigurationError("a throw-away server makes its own directory: leave data_dir out")
-        self._data_dir = data_dir
-        self._binary = binary
-        self._members = members
-        self._cache_gb = cache_gb
-        self._start_timeout = start_timeout
-        self._parameters = {**_PARAMETERS, **(parameters or {})}
-        self._throw_away = throw_away
+        self._data_dir = checked_path("data_dir", data_dir)
+        self._binary = checked_path("binary", binary)
+        self._members = checked_members("members", members)
+        self._cache_gb = checked_span("cache_gb", cache_gb, least=0.25, most=_LARGEST_CACHE_GB)
+        self._start_timeout = checked_span("start_timeout", start_timeout, least=0.001, most=_LONGEST_TIMEOUT)
+        self._parameters = {**_PARAMETERS, **checked_parameters("parameters", parameters)}
         self._directory: Path | None = None
+        self._credentials: Credentials | None = None
         self._leases: list[Lease] = []
         self._guard(threading.RLock)
         self._owner = os.getpid()
@@ -142,11 +158,11 @@ class LocalServer(Guarded):
 
     @property
     def uri(self) -> str:
-        """The connection string. UsageError before :meth:`start`."""
+        """The connection string, with the password. UsageError before :meth:`start`."""
         with self._lock:
-            if not self._leases:
+            if not self._leases or self._credentials is None:
                 raise UsageError("the server is not started: call start(), or use it in a with statement")
-            return f"mongodb://{','.join(hosts_of(self._leases))}/?replicaSet={NAME}"
+            return self._credentials.uri(hosts_of(self._leases), NAME)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -163,8 +179,8 @@ class LocalServer(Guarded):
         """Join the server of the data directory, or start it, and wait for its primary. Restarts nodes that died.
 
         Raises:
-            LocalServerError: It cannot start. Says what is missing and what to do. Nothing is left running
-                unless another process uses it.
+            LocalServerError: It cannot start, or its directory is not this user's alone. Says what is missing and
+                what to do. Nothing is left running unless another process uses it.
         """
         with self._lock:
             if self.is_running():
@@ -173,12 +189,12 @@ class LocalServer(Guarded):
             try:
                 data_dir = self._prepare()
                 # Other processes wait here until the server is ready, then join it.
-                with hold_lock(data_dir / "start.lock", self._start_timeout):
-                    self._hold_nodes(data_dir, binary)
-            except (OSError, PyMongoError) as error:
+                with hold_lock(data_dir / START_LOCK, self._start_timeout):
+                    self._hold_nodes(data_dir, binary, read_credentials(data_dir))
+            except (OSError, PyMongoError, UntrustedPathError) as error:
                 self.stop()
-                hint = f"; name another directory in {DATA_VARIABLE}" if getattr(error, "filename", None) else ""
-                raise LocalServerError(f"the local server does not start: {error}{hint}") from error
+                way_out = "TMPDIR" if self._throw_away else DATA_VARIABLE
+                raise LocalServerError(f"the local server does not start: {_reason(error, way_out)}") from error
             except BaseException:
                 self.stop()
                 raise
@@ -199,20 +215,19 @@ class LocalServer(Guarded):
     def _prepare(self) -> Path:
         """Create the data directory and the directories of the nodes, for the owner only."""
         if not self._throw_away:
-            directory = default_data_dir() if self._data_dir is None else Path(self._data_dir).expanduser().absolute()
+            directory = trusted_directory(self._data_dir or default_data_dir())
         elif self._leases and self._directory:  # some nodes died, others may run
             directory = self._directory
         else:
-            directory = Path(tempfile.mkdtemp(prefix="mongomem-"))
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory = _temporary_directory()
         for index in range(self._members):
-            _node(directory, index).mkdir(mode=0o700, exist_ok=True)
-            (_node(directory, index) / DATA).mkdir(exist_ok=True)
+            own_directory(_node(directory, index))
+            own_directory(_node(directory, index) / DATA)
         return directory
 
-    def _hold_nodes(self, directory: Path, binary: Path) -> None:
+    def _hold_nodes(self, directory: Path, binary: Path, credentials: Credentials) -> None:
         """Join every node or start it, and wait for the primary. Under the lock of the data directory."""
-        self._directory = directory
+        self._directory, self._credentials = directory, credentials
         launched = False
         for index in range(self._members):
             if index < len(self._leases):
@@ -222,20 +237,22 @@ class LocalServer(Guarded):
             node = _node(directory, index)
             lease = join(node)
             launched |= lease is None
-            self._leases.insert(index, lease or self._launch(node, binary))
+            self._leases.insert(index, lease or self._launch(node, binary, credentials))
         try:
-            await_replica_set(self._leases, self._start_timeout, configure=launched)
+            await_replica_set(self._leases, credentials, self._start_timeout, configure=launched)
         except MongodExitedError as error:
             raise _explained(error, _node(directory, 0), binary) from None
 
-    def _launch(self, node: Path, binary: Path) -> Lease:
+    def _launch(self, node: Path, binary: Path, credentials: Credentials) -> Lease:
+        check_tree(node)
+        end_orphan(node, credentials)
         command = [str(binary), "--replSet", NAME, "--bind_ip", HOST, "--dbpath", str(node / DATA), "--quiet"]
         command += ["--wiredTigerCacheSizeGB", str(self._cache_gb), "--oplogSize", str(_OPLOG_MB)]
-        command += ["--wiredTigerEngineConfigString", _ENGINE]
+        command += ["--wiredTigerEngineConfigString", _ENGINE, "--keyFile", str(credentials.key_file)]
         if sys.platform != "win32":
             command.append("--nounixsocket")  # it would outlive a kill -9, in /tmp
         for name, value in self._parameters.items():
-            command += ["--setParameter", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
+            command += ["--setParameter", f"{name}={value}"]
         discard = str(node.parent) if self._throw_away else None
         try:
             return launch(Order(str(node), command, self._start_timeout, discard))
@@ -243,8 +260,25 @@ class LocalServer(Guarded):
             raise _explained(error, node, binary) from None
 
 
+def _temporary_directory() -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="mongomem-"))  # for this user alone
+    try:
+        return trusted_directory(directory)
+    except UntrustedPathError:
+        directory.rmdir()
+        raise
+
+
 def _node(directory: Path, index: int) -> Path:
     return directory / f"node{index}"
+
+
+def _reason(error: Exception, variable: str) -> str:
+    """Say what went wrong, and which variable is the way out where it is the directory's fault."""
+    hint = f"; name another directory in {variable}"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.strerror}: {shown(str(error.filename))}{hint}"
+    return f"{error}{hint if isinstance(error, UntrustedPathError) else ''}"
 
 
 def _explained(error: MongodExitedError, node: Path, binary: Path) -> LocalServerError:
@@ -278,17 +312,17 @@ def local_uri(
 
     ``MONGODB_URI`` in the environment is given as it is, and nothing is started. Else the arguments are
     those of :class:`LocalServer`; a later call for the same directory gives the same server, and starts
-    it again if it died.
+    it again if it died. The password of the server is in what is returned: it belongs into no log.
 
     Raises:
         LocalServerError: The server cannot start. Says what is missing and what to do.
+        ConfigurationError: An argument is of the wrong kind, or out of bounds.
     """
+    server = LocalServer(data_dir, binary=binary, cache_gb=cache_gb, start_timeout=start_timeout)
     if uri := os.environ.get(URI_VARIABLE):
         return uri
-    directory = default_data_dir() if data_dir is None else Path(data_dir).expanduser().absolute()
-    key = (os.getpid(), directory)  # a forked child takes a hold of its own
+    server._data_dir = directory = server._data_dir or default_data_dir()
     with _shared_lock:
-        if key not in _shared:
-            _shared[key] = LocalServer(directory, binary=binary, cache_gb=cache_gb, start_timeout=start_timeout)
-        _shared[key].start()
-        return _shared[key].uri
+        server = _shared.setdefault((os.getpid(), directory), server)  # a forked child takes a hold of its own
+        server.start()
+        return server.uri

@@ -16,6 +16,7 @@ from uuid import UUID
 import numpy as np
 import pydantic
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pymongo import MongoClient
@@ -261,10 +262,39 @@ def test_a_document_from_the_future_is_refused(kind_of: str, mongo_client: Mongo
         fill().send(None)
     config = finished.value.value
     database = mongo_client[database_name]
-    place, query = ("mongomem_checkpoint_writes", {}) if kind_of == "write" else ("checkpoints", {"type": kind_of})
+    writes = "mongomem_checkpoint_writes"
+    place, query = (writes, {}) if kind_of == "write" else ("mongomem_checkpoints", {"type": kind_of})
     assert database[place].update_many(query, {"$set": {"schema_version": 99}}).modified_count == 1
     saver = MongoSaver(mongo_client, database_name)
-    operations = [lambda: saver.get_tuple(config), lambda: list(saver.list(None))]
-    for operation in operations if kind_of != "thread" else [saver.list_threads]:
-        with pytest.raises(SchemaVersionError, match="99"):
-            operation()
+    with pytest.raises(SchemaVersionError, match="99"):
+        _ = saver.get_tuple(config) if kind_of != "thread" else saver.put(config, empty_checkpoint(), {}, {})
+    assert list(saver.list(None)) == [] if kind_of != "thread" else saver.list_threads() == []
+    assert saver.damaged_documents == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("config", [{"configurable": {}}, {"configurable": {"thread_id": None}}, {}, {"metadata": {}}])
+async def test_a_config_without_a_thread_lists_nobodys(
+    config: Any, kind: str, mongo_uri: str, database_name: str
+) -> None:
+    async with saver_of(kind, mongo_uri, database_name) as saver:
+        calls = Calls(saver, kind)
+        await Steps(calls, "a tenant's").put(a=1)
+        with pytest.raises(InvalidInputError, match="thread_id"):
+            await calls.list(config)
+        assert len(await calls.list(None)) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wrong", [None, 0, 1, "", "no", [], {"$ne": None}])
+async def test_what_is_no_dry_run_removes_nothing(wrong: Any, kind: str, mongo_uri: str, database_name: str) -> None:
+    async with saver_of(kind, mongo_uri, database_name) as saver:
+        calls = Calls(saver, kind)
+        steps = Steps(calls)
+        for number in range(3):
+            await steps.put(number=number)
+        with pytest.raises(InvalidInputError, match="dry_run must be True or False"):
+            await calls("prune", ["t"], dry_run=wrong)
+        with pytest.raises(InvalidInputError, match="dry_run must be True or False"):
+            await calls("delete_idle_threads", timedelta(microseconds=1), dry_run=wrong)
+        assert len(await calls.list(None)) == 3

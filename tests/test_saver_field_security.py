@@ -111,11 +111,12 @@ def malicious(path: str) -> bytes:
 
 @pytest.mark.parametrize("place", ["body", "channel", "write"])
 @pytest.mark.parametrize("pickled", [False, True])
-async def test_a_malicious_payload_is_not_executed_by_a_strict_serializer(
-    place: str, pickled: bool, mongo_client: MongoClient, database_name: str, tmp_path: Any
+@pytest.mark.parametrize("serde", [None, JsonPlusSerializer(allowed_msgpack_modules=None)], ids=["default", "strict"])
+async def test_a_malicious_payload_is_not_executed(
+    place: str, pickled: bool, serde: Any, mongo_client: MongoClient, database_name: str, tmp_path: Any
 ) -> None:
     target = tmp_path / "made"
-    saver = MongoSaver(mongo_client, database_name, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+    saver = MongoSaver(mongo_client, database_name, serde=serde)
     steps = Steps(Calls(saver, "blocking"))
     await steps.put(a=1)
     saver.put_writes(steps.config, [("a", 1)], "task")
@@ -129,11 +130,11 @@ async def test_a_malicious_payload_is_not_executed_by_a_strict_serializer(
         evil, other = {"type": kind, "length": len(content)}, {"type": "null", "length": 0}
         values = {"body": evil, "channels": []} if place == "body" else {"body": other, "channels": [evil]}
         values["channels"] = [{"channel": "a", **value} for value in values["channels"]]
-        reply = database.checkpoints.update_one(
+        reply = database.mongomem_checkpoints.update_one(
             {"type": "checkpoint"}, {"$set": {**values, "content": {"data": content}}}
         )
     assert reply.modified_count == 1
-    fresh = MongoSaver(mongo_client, database_name, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+    fresh = MongoSaver(mongo_client, database_name, serde=serde)
     for read in (lambda: fresh.get_tuple(steps.config), lambda: list(fresh.list(None))):
         with suppress(CorruptDataError):
             read()

@@ -14,7 +14,7 @@ from pymongo import MongoClient
 from graphs import Steps
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.errors import ConfigurationError
-from saver_fixtures import KINDS, Calls, saver_of
+from saver_fixtures import KINDS, Calls, client_of, saver_of
 
 TTL = timedelta(minutes=60)
 COLLECTIONS = ("mongomem_checkpoints", "mongomem_checkpoint_writes")
@@ -204,6 +204,41 @@ async def test_the_life_of_threads_can_be_changed(mongo_client: MongoClient, dat
         for name in COLLECTIONS:
             (index,) = (one for one in mongo_client[database_name][name].list_indexes() if "expireAfterSeconds" in one)
             assert index["expireAfterSeconds"] == pytest.approx(minutes * 66, abs=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_for_ever_ends_a_life_that_the_collections_have(
+    kind: str, mongo_uri: str, database_name: str, clock: Clock
+) -> None:
+    async with client_of(kind, mongo_uri) as client:
+        mortal = Calls(MongoSaver(client, database_name, ttl=TTL, clock=clock), kind)
+        steps = Steps(mortal)
+        await steps.put(a=1)
+        clock.forward(minutes=61)
+        assert await mortal("get_tuple", steps.config) is None
+        immortal = Calls(MongoSaver(client, database_name, ttl=None, clock=clock), kind)
+        await immortal("setup")
+        await immortal("setup")
+        assert (await immortal("get_tuple", steps.config)).checkpoint["channel_values"] == {"a": 1}
+        not_told = Calls(MongoSaver(client, database_name, clock=clock), kind)
+        await not_told("setup")
+        assert await not_told("get_tuple", steps.config) is not None
+        database = immortal.target._drivers.arun.database
+        for name in COLLECTIONS:
+            indexes = database[name].list_indexes()
+            found = await (await indexes).to_list() if kind == "awaiting" else list(indexes)
+            assert not [one for one in found if "expireAfterSeconds" in one]
+
+
+async def test_a_saver_that_is_told_nothing_keeps_the_life_that_the_collections_have(
+    mongo_client: MongoClient, database_name: str
+) -> None:
+    MongoSaver(mongo_client, database_name, ttl=60).setup()
+    saver = MongoSaver(mongo_client, database_name)
+    saver.setup()
+    assert saver._context().ttl == timedelta(minutes=60)
+    indexes = mongo_client[database_name]["mongomem_checkpoints"].list_indexes()
+    assert [one["expireAfterSeconds"] for one in indexes if "expireAfterSeconds" in one] == [3960]
 
 
 def test_minutes_and_a_timedelta_mean_the_same(mongo_client: MongoClient) -> None:

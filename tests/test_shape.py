@@ -41,6 +41,7 @@ OUTSIDE = (
         "_server",
     ),
     "store.coalescing",  # gathers the callers of one event loop, before any plan
+    "store.sweeper",  # answers with futures, as stores do that sweep by themselves
 )
 """What may know a client, an event loop or a thread; all else is pure, or a plan of commands."""
 

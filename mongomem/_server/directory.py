@@ -1,12 +1,16 @@
-"""The directory of one node: who may run a mongod in it (the lock), and what runs there (the state).
+"""The data directory: who may start or run a mongod in it (the locks), and what runs there (the state).
 
-    node directory
-    ├── server.lock       held by the supervisor: free means that nothing runs, whatever server.json says
-    ├── server.json       control port and token; port and pid of mongod (the port is used again if free)
-    ├── mongod.log, mongod.log.1, supervisor.log
-    └── data              the files of mongod, with its own mongod.lock
+    data directory
+    ├── start.lock            held by the process that starts or joins the server
+    ├── keyfile               the secret from which all passwords come, see ``credentials``
+    └── node0, node1, ...
+        ├── server.lock       held by the supervisor: free means that nothing runs, whatever server.json says
+        ├── server.json       control port and token; port and pid of mongod (the port is used again if free)
+        ├── mongod.log, mongod.log.1, supervisor.log
+        └── data              the files of mongod, with its own mongod.lock
 
-Locks are of the kernel, so that no crash leaves one behind. Pids are never trusted by themselves.
+Locks are of the kernel, so that no crash leaves one behind. Pids are never trusted by themselves, and no process
+is ended by one. Every file is opened as ``ownership`` has it.
 """
 
 from __future__ import annotations
@@ -17,19 +21,32 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
+
+from .ownership import own_file, write_own
 
 if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
 
+START_LOCK = "start.lock"
 SERVER_LOCK = "server.lock"
 MONGOD_LOG = "mongod.log"
 SUPERVISOR_LOG = "supervisor.log"
 DATA = "data"
 
 _STATE = "server.json"
+_HIGHEST_PORT = 65535
+
+
+class State(TypedDict):
+    """What runs in a node's directory, or ran last."""
+
+    control: int
+    token: str
+    port: int
+    pid: int
 
 
 @contextlib.contextmanager
@@ -40,7 +57,7 @@ def hold_lock(path: Path, timeout: float) -> Iterator[None]:
         TimeoutError: Another holder kept it for longer than the timeout in seconds.
     """
     deadline = time.monotonic() + timeout
-    with path.open("ab") as file:
+    with open(path, "ab", opener=own_file) as file:
         while not try_lock(file.fileno()):
             if time.monotonic() >= deadline:
                 raise TimeoutError(f"{path} is held by another process")
@@ -77,22 +94,24 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-def read_state(node: Path) -> dict[str, Any] | None:
-    """Read server.json: what runs in a node directory, or ran last. None if it is missing or damaged."""
+def read_state(node: Path) -> State | None:
+    """Read server.json. None if it is missing or damaged."""
     try:
-        state = json.loads((node / _STATE).read_text())
-    except (OSError, ValueError):
+        with open(node / _STATE, "rb", opener=own_file) as file:
+            state = json.loads(file.read())
+        numbers = [state[name] for name in ("control", "port", "pid")]
+        token = state["token"]
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return state if isinstance(state, dict) and {"control", "token", "port", "pid"} <= state.keys() else None
+    if not isinstance(token, str) or not all(type(number) is int and number > 0 for number in numbers):
+        return None
+    control, port, pid = numbers
+    return State(control=control, token=token, port=port, pid=pid) if max(control, port) <= _HIGHEST_PORT else None
 
 
-def write_state(node: Path, state: dict[str, Any]) -> None:
+def write_state(node: Path, state: State) -> None:
     """Replace server.json in one step, readable by its owner only: the token is in it."""
-    draft = node / f"{_STATE}.new"
-    draft.unlink(missing_ok=True)
-    draft.touch(mode=0o600, exist_ok=False)
-    draft.write_text(json.dumps(state))
-    draft.replace(node / _STATE)
+    write_own(node / _STATE, json.dumps(state).encode())
 
 
 def is_supervised(node: Path) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from mongomem._server.directory import SUPERVISOR_LOG, is_supervised, read_state
+from mongomem._server.ownership import own_file
 from mongomem._server.process import HOST, STOP_GRACE
 from mongomem._server.supervisor import COMES_BACK, GREETING_TIMEOUT, Order, read_line
 
@@ -85,7 +86,7 @@ def launch(order: Order) -> Lease:
     Raises:
         MongodExitedError: It did not come up; mongod.log or supervisor.log in the node directory tells why.
     """
-    with (Path(order.node) / SUPERVISOR_LOG).open("wb") as log:
+    with open(Path(order.node) / SUPERVISOR_LOG, "wb", opener=own_file) as log:
         supervisor = subprocess.Popen(  # noqa: S603 - this Python, this package
             [sys.executable, "-I", "-S", "-c", _SCRIPT, json.dumps(asdict(order)), str(Path(__file__).parents[1])],
             stdin=subprocess.DEVNULL,
@@ -116,11 +117,25 @@ def _enter(control: int, token: str, timeout: float) -> Lease:
     connection = socket.create_connection((HOST, control), timeout)
     try:
         connection.sendall(f"{token}\n".encode())
-        answer = json.loads(read_line(connection) or b'{"exit": null}')
-        if "exit" in answer:
-            raise MongodExitedError(answer["exit"])
+        port, pid = _read_answer(read_line(connection))
         connection.settimeout(None)
-        return Lease(connection, answer["port"], answer["pid"])
+        return Lease(connection, port, pid)
     except BaseException:
         connection.close()
         raise
+
+
+def _read_answer(line: bytes) -> tuple[int, int]:
+    """Read port and pid of mongod.
+
+    Raises:
+        MongodExitedError: The supervisor says so; or another program, which took its port, says whatever it says.
+    """
+    try:
+        answer = json.loads(line)
+        code, port, pid = (answer.get(name) for name in ("exit", "port", "pid"))
+    except (ValueError, AttributeError):
+        raise MongodExitedError(None) from None
+    if type(port) is not int or type(pid) is not int:
+        raise MongodExitedError(code if type(code) is int else None)
+    return port, pid

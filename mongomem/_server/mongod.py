@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from mongomem._server.options import checked_path
 from mongomem.errors import LocalServerError
 
 BINARY_VARIABLE = "MONGOMEM_MONGOD"
@@ -27,18 +28,26 @@ def find_mongod(binary: str | os.PathLike[str] | None = None) -> Path:
 
     Raises:
         LocalServerError: There is none, or the one named is no file. Says what to install.
+        ConfigurationError: `binary` or the variable is no path.
     """
-    named = binary or os.environ.get(BINARY_VARIABLE)
-    if named:
-        path = Path(named).expanduser().absolute()
-        if path.is_file():
-            return path
-        raise LocalServerError(f"there is no mongod at {path}, named by the argument or by {BINARY_VARIABLE}")
+    named = checked_path("binary", binary) or checked_path(BINARY_VARIABLE, os.environ.get(BINARY_VARIABLE) or None)
+    if named is not None:
+        if _is_file(named):
+            return named
+        raise LocalServerError(f"there is no mongod at {named}, named by the argument or by {BINARY_VARIABLE}")
     found = shutil.which(_PROGRAM)
     path_or_none = Path(found).absolute() if found else _find_in_wheels()
     if path_or_none is None:
         raise LocalServerError(f"no mongod found: {_how_to_install()}")
     return path_or_none
+
+
+def _is_file(path: Path) -> bool:
+    """Tell whether there is a file. One that this user may not see, or with a name too long, is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _find_in_wheels() -> Path | None:
@@ -80,6 +89,8 @@ _CAUSES = tuple(
         r"version `GLIBC": f"this system is too old for this mongod: install a MongoDB made for it, {_ELSEWHERE}",
         r"Exec format error|Bad CPU type": f"this mongod is for other machines: install MongoDB, {_ELSEWHERE}",
         r"No space left on device": "the disk is full",
+        r"permissions on \S+ are too open": "the file system of the data directory keeps no permissions, and so "
+        "no secrets: name a directory on another one in MONGOMEM_DATA_DIR",
         r"DBPathInUse|Unable to (lock|create/open)": "another mongod uses the data directory, or it cannot be written: "
         "stop that one, or name another directory in MONGOMEM_DATA_DIR",
         r"WT_TRY_SALVAGE|is corrupted|metadata corruption": "the data files are damaged: restore them, run mongod once "

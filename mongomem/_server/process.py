@@ -17,7 +17,8 @@ from typing import Any
 if sys.platform == "linux":
     import ctypes
 
-from .directory import DATA, MONGOD_LOG, read_state, try_lock, unlock
+from .directory import MONGOD_LOG, read_state
+from .ownership import own_file
 
 HOST = "127.0.0.1"
 STOP_GRACE = 20.0
@@ -27,10 +28,6 @@ _PORT_TAKEN = 48  # mongod's exit code EXIT_NET_ERROR
 _CANNOT_EXECUTE = 126  # as a shell would report it
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 _LISTENING = b"waiting for connections"  # in every log since MongoDB 2; capitalised since 4.4
-if sys.platform == "win32":
-    _KILL = signal.SIGTERM
-else:
-    _KILL = signal.SIGKILL
 
 
 class NotStartedError(Exception):
@@ -75,7 +72,7 @@ def _spawn(command: Sequence[str], node: Path, port: int) -> subprocess.Popen[by
     log = node / MONGOD_LOG
     with contextlib.suppress(FileNotFoundError):
         log.replace(node / f"{MONGOD_LOG}.1")
-    with log.open("wb") as output:
+    with open(log, "wb", opener=own_file) as output:
         try:
             return subprocess.Popen(  # noqa: S603 - the program that was found or named by the user
                 [*command, "--port", str(port)],
@@ -134,25 +131,3 @@ def end_mongod(mongod: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         mongod.kill()
         mongod.wait()
-
-
-def end_orphan(node: Path) -> None:
-    """End a mongod that outlived its supervisor: it still holds mongod.lock, and its pid is in both files."""
-    state, deadline = read_state(node), time.monotonic() + STOP_GRACE
-    asked = False
-    while state and _lock_holder(node / DATA / "mongod.lock") == state["pid"]:
-        if not asked or time.monotonic() > deadline:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(state["pid"], _KILL if asked else signal.SIGTERM)
-            asked, deadline = True, time.monotonic() + STOP_GRACE
-        time.sleep(0.02)
-
-
-def _lock_holder(path: Path) -> int | None:
-    """Read the pid in mongod.lock if a process holds the lock; on Windows the file of a running mongod is shut."""
-    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
-        if try_lock(file.fileno()):
-            unlock(file.fileno())
-        else:
-            return int(file.read())
-    return None

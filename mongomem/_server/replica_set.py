@@ -1,21 +1,24 @@
-"""Make the running nodes one replica set with a primary. Starts and stops no process."""
+"""Make the running nodes one replica set with a primary, and let our user in. Starts and stops no process."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
+from mongomem._server.credentials import USER, Credentials
 from mongomem._server.lease import Lease, MongodExitedError
 from mongomem._server.process import HOST
+from mongomem.errors import LocalServerError
 
 NAME = "mongomem"
 
 _NOT_YET_INITIALIZED = 94  # MongoDB's error code of a node without a configuration, or before it is loaded
+_AUTHENTICATION_FAILED = 18
 # Failover within a second or two instead of ten: the nodes share one machine.
 _SETTINGS = {"electionTimeoutMillis": 1000, "heartbeatIntervalMillis": 500}
 
@@ -27,8 +30,8 @@ def hosts_of(leases: Sequence[Lease]) -> list[str]:
     return [f"{HOST}:{lease.port}" for lease in leases]
 
 
-def await_replica_set(leases: Sequence[Lease], timeout: float, *, configure: bool) -> None:
-    """Wait until the nodes are primary and secondaries, after giving them a configuration if told so.
+def await_replica_set(leases: Sequence[Lease], credentials: Credentials, timeout: float, *, configure: bool) -> None:
+    """Wait until the nodes are primary and secondaries and know our user, after configuring them if told so.
 
     New nodes are initiated. Nodes that ran on other ports are reconfigured by force, since without
     each other they have no primary to ask; their data stays. Nothing is written where all agrees.
@@ -36,25 +39,57 @@ def await_replica_set(leases: Sequence[Lease], timeout: float, *, configure: boo
     Raises:
         TimeoutError: They were not ready within the seconds of the timeout.
         MongodExitedError: One of them ended.
+        LocalServerError: They were started with another key, or by an earlier mongomem without one.
     """
     deadline = time.monotonic() + timeout
-    with ExitStack() as stack:
-        clients = [stack.enter_context(_connect(lease, timeout)) for lease in leases]
+    try:
         if configure:
-            _configure(clients[0], hosts_of(leases), deadline)
-        _await_members(clients, leases, deadline)
+            with connect(leases[0].port, timeout, credentials.of_system()) as client:
+                _configure(client, hosts_of(leases), deadline)
+        primary = _await_primary(leases, timeout, deadline)
+        _let_user_in(primary.port, credentials, timeout)
+    except OperationFailure as error:
+        if error.code != _AUTHENTICATION_FAILED:
+            raise
+        raise LocalServerError(
+            f"the server that runs does not know the key in {credentials.key_file}: "
+            "end the processes that use it, then start again"
+        ) from None
 
 
-def _connect(lease: Lease, timeout: float) -> _Client:
+def connect(port: int, timeout: float, login: Mapping[str, Any]) -> _Client:
+    """Connect to one node, as nobody or with the options of a login, which the first command performs."""
     limit = int(timeout * 1000)
     return MongoClient(
         HOST,
-        lease.port,
+        port,
         directConnection=True,
         serverSelectionTimeoutMS=limit,
         connectTimeoutMS=limit,
         socketTimeoutMS=limit,
+        **login,
     )
+
+
+def _let_user_in(port: int, credentials: Credentials, timeout: float) -> None:
+    """Make sure that our user can log in: create it where it is missing, and set its password where it is another."""
+    try:
+        with connect(port, timeout, credentials.of_user()) as client:
+            client.admin.command("ping")
+    except OperationFailure as error:
+        if error.code != _AUTHENTICATION_FAILED:
+            raise
+    else:
+        return
+    with connect(port, timeout, credentials.of_system()) as client:
+        known = client.admin.command("usersInfo", USER)["users"]
+        client.admin.command(
+            "updateUser" if known else "createUser",
+            USER,
+            pwd=credentials.password,
+            roles=["root"],
+            mechanisms=["SCRAM-SHA-256"],
+        )
 
 
 def _configure(client: _Client, hosts: Sequence[str], deadline: float) -> None:
@@ -82,15 +117,17 @@ def _await_config(client: _Client, deadline: float) -> dict[str, Any]:
             return config
 
 
-def _await_members(clients: Sequence[_Client], leases: Sequence[Lease], deadline: float) -> None:
-    """Poll until one node accepts writes and the others replicate."""
-    while time.monotonic() < deadline:
-        if not all(lease.is_alive() for lease in leases):
-            raise MongodExitedError(None)
-        states = [_state_of(client) for client in clients]
-        if "primary" in states and "other" not in states:
-            return
-        time.sleep(0.02)
+def _await_primary(leases: Sequence[Lease], timeout: float, deadline: float) -> Lease:
+    """Poll until one node accepts writes and the others replicate; tell which one it is. Needs no login."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connect(lease.port, timeout, {})) for lease in leases]
+        while time.monotonic() < deadline:
+            if not all(lease.is_alive() for lease in leases):
+                raise MongodExitedError(None)
+            states = [_state_of(client) for client in clients]
+            if "primary" in states and "other" not in states:
+                return leases[states.index("primary")]
+            time.sleep(0.02)
     raise TimeoutError("its replica set has no primary")
 
 

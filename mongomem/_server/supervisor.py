@@ -7,7 +7,7 @@ one to leave ends mongod. Nobody polls: once mongod is up, everything waits in t
 If mongod dies, every user is sent one more line, and the supervisor exits. That of a throw-away node
 first waits until its users have left, for the directory goes with the last of them; unless one said
 that it comes back, which keeps it for the mongod that this user starts next. If the supervisor is
-killed, Linux ends mongod too (parent-death signal); on macOS the next supervisor ends the orphan.
+killed, Linux ends mongod too (parent-death signal); elsewhere the next user ends the orphan.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from .directory import SERVER_LOCK, hold_lock, write_state
-from .process import HOST, NotStartedError, end_mongod, end_orphan, start_mongod
+from .directory import SERVER_LOCK, State, hold_lock, write_state
+from .process import HOST, NotStartedError, end_mongod, start_mongod
 
 COMES_BACK = b"back\n"
 """What a user says that leaves a mongod that died in order to start it anew."""
@@ -68,8 +69,11 @@ class _Users:
     def admit_all(self, listener: socket.socket) -> None:
         """Accept users for ever."""
         while True:
-            connection, _ = listener.accept()
-            threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
+            try:
+                connection, _ = listener.accept()
+                threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
+            except (OSError, RuntimeError):  # no descriptor, or no thread, while strangers hold too many
+                time.sleep(0.1)
 
     def _admit(self, connection: socket.socket) -> None:
         if _is_user(connection, self.token) and self.enter(connection):
@@ -148,14 +152,13 @@ def _supervise(order: Order) -> bool:
         control = listener.getsockname()[1]
         print(json.dumps({"control": control, "token": token}), flush=True)
         first = _first_user(listener, token)
-        end_orphan(node)
         try:
             mongod, port = start_mongod(order.command, node, order.timeout)
         except NotStartedError as error:
             first.sendall(json.dumps({"exit": error.code}).encode() + b"\n")
             raise
         try:
-            write_state(node, {"control": control, "token": token, "port": port, "pid": mongod.pid})
+            write_state(node, State(control=control, token=token, port=port, pid=mongod.pid))
             users = _Users(mongod, token, json.dumps({"port": port, "pid": mongod.pid}).encode() + b"\n")
             users.enter(first)
             threading.Thread(target=users.serve, args=(first,), daemon=True).start()

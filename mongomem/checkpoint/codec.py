@@ -3,19 +3,33 @@
 LangGraph's ``EncryptedSerializer`` turns equal values into different bytes, which would end all
 sharing. So it is taken apart: its inner serializer makes the bytes, they are cut, and its cipher
 seals every piece by itself. No plaintext of a value, a write or a list of names leaves the process.
+
+A cipher of LangGraph's takes no associated data. So what content is bound to is encrypted with it, in front of it:
+
+    cipher.encrypt(MARK + flags + digest of the place [+ digest of the parent] + content)
+
+and compared when it has been decrypted: nothing that was sealed for one place is read in another. Beside plain
+content stands ``digest``: that of the content under the digest of the place. Content of version 1 has neither; a
+field of its own for what is sealed, and the mark in front of it, keep the two apart. Chunks in plain are compared with
+their names.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from enum import Enum
+from hashlib import blake2b
+from typing import Any, NoReturn
 
 from langgraph.checkpoint.serde.base import CipherProtocol, SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from mongomem.arguments import shown
+from mongomem.checkpoint.binding import DIGEST_BYTES, Binding, chunk_binding
+from mongomem.checkpoint.chunks import name_of
 from mongomem.checkpoint.messages import MSGPACK, MessageMemo
 from mongomem.commands import Document
 from mongomem.errors import ConfigurationError, CorruptDataError
@@ -43,8 +57,71 @@ DICTIONARY = (
 """What LangGraph's checkpoints and messages are full of, as msgpack has it, for zlib to refer to. Part of the
 format: it never changes; another one would come with another field."""
 
-CONTENT_FIELDS = ("data", "packed", "cipher")
-"""The fields that `Codec.seal` makes."""
+CONTENT_FIELDS = ("data", "packed", "sealed", "cipher", "digest")
+"""The fields that `Codec.seal` makes, or made in version 1."""
+
+MARK = b"\x93mongom\x02"
+"""What sealed content begins with before it is encrypted. Content of version 1 does not."""
+
+PACKED, HAS_PARENT = 1, 2
+"""The flags behind the mark."""
+
+
+class Obstacle(Enum):
+    """Why content cannot be opened where it is not known yet whose fault that is: the thread document tells."""
+
+    KEY = "its content cannot be decrypted"
+    PLAIN = "its content stands there in plain"
+    SEALED = "its content is encrypted"
+
+
+class UnopenedError(CorruptDataError):
+    """Content is encrypted otherwise than by this codec, or not at all (`mongomem.checkpoint.diagnosis`)."""
+
+    def __init__(self, message: str, obstacle: Obstacle) -> None:
+        super().__init__(message)
+        self.obstacle = obstacle
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What is read that proves nothing.
+
+    Attributes:
+        allow_plaintext: Whether a codec that encrypts reads what is not encrypted.
+        allow_unbound: Whether it reads what was encrypted without a place, as version 1 did.
+        check_chunks: Whether the content of plain chunks is compared with their names.
+    """
+
+    allow_plaintext: bool = False
+    allow_unbound: bool = True
+    check_chunks: bool = True
+
+
+PROVEN = Policy()
+"""Reads nothing in plain beside a cipher, and of what is encrypted all that ever was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Content as it was before it was sealed, and what it was sealed with; no proof where version 1 did it."""
+
+    content: bytes
+    proof: bytes | None
+    was_sealed: bool
+
+    def check(self, binding: Binding) -> None:
+        """Compare the place that content was sealed for with the one that it is in.
+
+        Raises:
+            CorruptDataError: It is another one, or the content is.
+        """
+        if self.proof is None:
+            return
+        place, parent = self.proof[:DIGEST_BYTES], self.proof[DIGEST_BYTES:]
+        expected = binding.place if self.was_sealed else _content_digest(self.content, binding)
+        if place != expected or (binding.parent is not None and parent != binding.parent):
+            raise CorruptDataError("its content is not what was stored in this place, or its fields are not")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +131,13 @@ class Codec:
     serde: SerializerProtocol
     memo: MessageMemo | None
     cipher: CipherProtocol | None
+    policy: Policy = PROVEN
 
     @classmethod
-    def of(cls, serde: SerializerProtocol, memo: MessageMemo) -> Codec:
+    def of(cls, serde: SerializerProtocol, memo: MessageMemo, policy: Policy = PROVEN) -> Codec:
         """Take an encrypting serializer apart; any other is used as it is."""
-        if isinstance(serde, EncryptedSerializer):
-            return replace(cls.of(serde.serde, memo), cipher=serde.cipher)
-        return cls(serde, memo if _is_standard(serde) else None, None)
+        inner, cipher = (serde.serde, serde.cipher) if isinstance(serde, EncryptedSerializer) else (serde, None)
+        return cls(inner, memo if _is_standard(inner) else None, cipher, policy)
 
     @property
     def seals(self) -> bool:
@@ -68,10 +145,18 @@ class Codec:
         return self.cipher is not None
 
     def dumps(self, value: Any) -> tuple[str, bytes]:
-        """Serialize: (type, bytes), not yet sealed."""
+        """Serialize: (type, bytes), not yet sealed. Whatever buffer the serializer gives, what is kept is bytes.
+
+        Raises:
+            ConfigurationError: The serializer gives something else.
+        """
         if self.memo is not None and type(value) is list:
             return self.memo.dumps(self.serde, value)
-        return self.serde.dumps_typed(value)
+        dumped: Any = self.serde.dumps_typed(value)
+        kind, data = dumped
+        if not isinstance(kind, str) or not isinstance(data, bytes | bytearray | memoryview):
+            raise ConfigurationError(f"serde.dumps_typed must return (str, bytes), not {shown(dumped)}")
+        return kind, data if type(data) is bytes else bytes(data)
 
     def loads(self, type: str, data: bytes) -> Any:
         """Deserialize bytes that were opened."""
@@ -79,31 +164,109 @@ class Codec:
             return self.memo.loads(self.serde, data)
         return self.serde.loads_typed((type, data))
 
-    def seal(self, data: bytes, longest_packed: int = LONGEST_PACKED) -> Document:
+    def seal(self, data: bytes, binding: Binding, longest_packed: int = LONGEST_PACKED) -> Document:
         """Return the fields that hold `data` in a document: packed where that is shorter, then encrypted."""
-        packed = _pack(data) if SHORTEST_PACKED <= len(data) <= longest_packed else data
-        field, held = ("packed", packed) if len(packed) < len(data) else ("data", data)
-        if self.cipher is None:
-            return {field: held}
-        name, sealed = self.cipher.encrypt(held)
-        return {field: sealed, "cipher": name}
+        if self.cipher is not None:
+            return _sealed(self.cipher, data, binding, longest_packed)
+        digest = _content_digest(data, binding) + (binding.parent or b"")
+        return {**_held(data, longest_packed), "digest": digest}
 
-    def open(self, fields: Mapping[str, Any]) -> bytes:
-        """Return the bytes that `fields` hold.
+    def seal_chunk(self, thread_id: str, name: bytes, piece: bytes, longest_packed: int = LONGEST_PACKED) -> Document:
+        """Return the fields that hold a chunk. A plain one has its name for a digest."""
+        if self.cipher is not None:
+            return _sealed(self.cipher, piece, chunk_binding(thread_id, name), longest_packed)
+        return _held(piece, longest_packed)
+
+    def open(self, fields: Mapping[str, Any]) -> Opened:
+        """Return the bytes that `fields` hold, and what they were sealed with.
 
         Raises:
-            CorruptDataError: They are no bytes, or not all of them.
-            ConfigurationError: They are encrypted, and the serializer does not decrypt.
+            CorruptDataError: They are no bytes, or not all of them, or more than were packed.
+            UnopenedError: They are encrypted by another serializer or under another key, or not at all.
         """
-        field = "packed" if "packed" in fields else "data"
-        held: bytes = fields[field]
+        if "sealed" in fields:
+            return self._unsealed(fields)
+        packed = "packed" in fields
+        held = _bytes(fields, "packed" if packed else "data")
         if "cipher" in fields:
-            if self.cipher is None:
-                raise ConfigurationError("this data is encrypted: pass the EncryptedSerializer that wrote it as serde=")
-            held = self.cipher.decrypt(fields["cipher"], held)
-        if not isinstance(held, bytes):
-            raise CorruptDataError(f"content is stored as {type(held).__name__}, not as bytes")
-        return _unpack(held) if field == "packed" else held
+            held = self._of_version_1(fields["cipher"], held)
+        elif self.seals and not self.policy.allow_plaintext:
+            _refuse(Obstacle.PLAIN)
+        proof = None if "cipher" in fields or "digest" not in fields else _bytes(fields, "digest")
+        return Opened(_unpack(held) if packed else held, proof, was_sealed=False)
+
+    def open_chunk(self, thread_id: str, name: bytes, fields: Mapping[str, Any]) -> bytes:
+        """Return the content of a chunk.
+
+        Raises:
+            CorruptDataError: It is not what has this name in this thread, or what `open` says.
+            UnopenedError: As `open` says.
+        """
+        opened = self.open(fields)
+        if opened.was_sealed:
+            opened.check(chunk_binding(thread_id, name))
+        elif "cipher" not in fields and self.policy.check_chunks and name_of(opened.content, b"") != name:
+            raise CorruptDataError("its content is not what its name says")
+        return opened.content
+
+    def _unsealed(self, fields: Mapping[str, Any]) -> Opened:
+        held = self._decrypted(fields.get("cipher"), _bytes(fields, "sealed"))
+        head = len(MARK) + 1
+        flags = held[len(MARK) : head]
+        if not held.startswith(MARK) or not flags or flags[0] > PACKED | HAS_PARENT:
+            raise CorruptDataError("its content was not sealed for any place")
+        start = head + DIGEST_BYTES * (2 if flags[0] & HAS_PARENT else 1)
+        content = held[start:]
+        return Opened(_unpack(content) if flags[0] & PACKED else content, held[head:start], was_sealed=True)
+
+    def _of_version_1(self, name: object, held: bytes) -> bytes:
+        content = self._decrypted(name, held)
+        if not self.policy.allow_unbound:
+            raise CorruptDataError("its content was encrypted without a place, which allow_unbound=False refuses")
+        if content.startswith(MARK):
+            raise CorruptDataError("its content was sealed for a place, and stands in a field of version 1")
+        return content
+
+    def _decrypted(self, name: Any, sealed: bytes) -> bytes:
+        if self.cipher is None:
+            _refuse(Obstacle.SEALED)
+        try:
+            content = self.cipher.decrypt(name, sealed)
+        except ImportError as error:
+            raise _not_installed(error) from error
+        except Exception as error:  # each cipher has its own; a wrong key and changed bytes look alike
+            raise UnopenedError(f"{Obstacle.KEY.value} ({shown(error)})", Obstacle.KEY) from error
+        return content if type(content) is bytes else bytes(content)
+
+
+def _sealed(cipher: CipherProtocol, data: bytes, binding: Binding, longest_packed: int) -> Document:
+    ((field, held),) = _held(data, longest_packed).items()
+    flags = (PACKED if field == "packed" else 0) | (HAS_PARENT if binding.parent else 0)
+    try:
+        name, sealed = cipher.encrypt(b"".join([MARK, bytes([flags]), binding.place, binding.parent or b"", held]))
+    except ImportError as error:
+        raise _not_installed(error) from error
+    return {"sealed": bytes(sealed), "cipher": name}
+
+
+def _not_installed(error: ImportError) -> ConfigurationError:
+    return ConfigurationError(f"the cipher needs a package that is not here ({error}): pip install pycryptodome")
+
+
+def _refuse(obstacle: Obstacle) -> NoReturn:
+    raise UnopenedError(obstacle.value, obstacle)
+
+
+def _bytes(fields: Mapping[str, Any], field: str) -> bytes:
+    """Return the bytes of a field, of whichever subtype."""
+    held = fields.get(field)
+    if not isinstance(held, bytes):
+        raise CorruptDataError(f"{field} is {shown(held)} and not bytes" if field in fields else f"{field} is missing")
+    return bytes(held)
+
+
+def _content_digest(content: bytes, binding: Binding) -> bytes:
+    return blake2b(content, digest_size=DIGEST_BYTES, key=binding.place).digest()
 
 
 def _is_standard(serde: SerializerProtocol) -> bool:
@@ -111,9 +274,21 @@ def _is_standard(serde: SerializerProtocol) -> bool:
     return type(serde) is JsonPlusSerializer and not getattr(serde, "_custom_unpack_ext_hook", True)
 
 
+def _held(data: bytes, longest_packed: int) -> Document:
+    """Return the field that holds `data`, in plain."""
+    packed = _pack(data) if SHORTEST_PACKED <= len(data) <= longest_packed else data
+    return {"packed": packed} if len(packed) < len(data) else {"data": data}
+
+
 def _unpack(packed: bytes) -> bytes:
+    """Unpack what is no longer than anything that is packed, whatever the bytes say of themselves."""
     unpacker = zlib.decompressobj(zdict=DICTIONARY)
-    data = unpacker.decompress(packed)
+    try:
+        data = unpacker.decompress(packed, LONGEST_PACKED + 1)
+    except zlib.error as error:
+        raise CorruptDataError(f"packed content cannot be unpacked ({error})") from error
+    if len(data) > LONGEST_PACKED:
+        raise CorruptDataError(f"packed content is longer than {LONGEST_PACKED} bytes, which nothing packed is")
     if not unpacker.eof or unpacker.unused_data:
         raise CorruptDataError("packed content is cut off, or more than there was")
     return data

@@ -7,8 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from langgraph.store.base import NotProvided
+
+from mongomem.arguments import shown
 from mongomem.checkpoint.caches import SaverState
-from mongomem.checkpoint.codec import Codec
+from mongomem.checkpoint.codec import PROVEN, Codec, Policy
 from mongomem.checkpoint.documents import Collections
 from mongomem.checkpoint.metadata import CLEAR_WHEN_SEALED
 from mongomem.errors import ConfigurationError
@@ -22,22 +25,22 @@ LONGEST_SPAN = timedelta(days=365 * 60)
 FIELD = re.compile(r"[^$.][^.]*")
 
 
-def lifetime(ttl: float | timedelta | None) -> timedelta | None:
-    """Return a TTL, given in minutes or as a ``timedelta``.
+def lifetime(ttl: object) -> timedelta | NotProvided | None:
+    """Return a TTL, given in minutes or as a ``timedelta``; None (for ever) and `NOT_PROVIDED` stay what they are.
 
     Raises:
         ConfigurationError: It is no positive span of time, or longer than `LONGEST_SPAN`.
     """
-    if ttl is None:
-        return None
+    if ttl is None or isinstance(ttl, NotProvided):
+        return ttl
     if isinstance(ttl, bool) or not isinstance(ttl, int | float | timedelta):
-        raise ConfigurationError(f"ttl must be minutes or a timedelta, not {ttl!r:.80}")
+        raise ConfigurationError(f"ttl must be minutes, a timedelta or None, not {shown(ttl)}")
     try:
         span = ttl if isinstance(ttl, timedelta) else timedelta(minutes=ttl)
     except (ValueError, OverflowError) as error:
-        raise ConfigurationError(f"ttl is no span of time: {ttl!r}") from error
+        raise ConfigurationError(f"ttl is no span of time: {shown(ttl)}") from error
     if not timedelta(0) < span <= LONGEST_SPAN:
-        raise ConfigurationError(f"ttl must be positive and at most {LONGEST_SPAN.days} days, not {ttl!r}")
+        raise ConfigurationError(f"ttl must be positive and at most {LONGEST_SPAN.days} days, not {shown(ttl)}")
     return span
 
 
@@ -48,8 +51,27 @@ def checked_grace(grace: object) -> timedelta:
         ConfigurationError: It is no span of time from zero on, or longer than `LONGEST_SPAN`.
     """
     if not isinstance(grace, timedelta) or not timedelta(0) <= grace <= LONGEST_SPAN:
-        raise ConfigurationError(f"grace must be a timedelta from 0 to {LONGEST_SPAN.days} days, not {grace!r:.80}")
+        raise ConfigurationError(f"grace must be a timedelta from 0 to {LONGEST_SPAN.days} days, not {shown(grace)}")
     return grace
+
+
+def checked_clock(clock: object) -> Callable[[], datetime]:
+    """Return a clock.
+
+    Raises:
+        ConfigurationError: It is no function, or, when it is read, it does not tell an aware time.
+    """
+    if not callable(clock):
+        raise ConfigurationError(f"clock must be a function that tells the time, not {shown(clock)}")
+    read: Callable[[], object] = clock
+
+    def now() -> datetime:
+        told = read()
+        if not isinstance(told, datetime) or told.tzinfo is None:
+            raise ConfigurationError(f"clock must tell an aware datetime, not {shown(told)}")
+        return told
+
+    return now
 
 
 def checked_keys(option: str, keys: object) -> tuple[str, ...]:
@@ -63,22 +85,11 @@ def checked_keys(option: str, keys: object) -> tuple[str, ...]:
         ConfigurationError: For anything else.
     """
     if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Collection):
-        raise ConfigurationError(f'{option} must be a list of metadata keys, e.g. ["user_id"], not {keys!r:.80}')
+        raise ConfigurationError(f'{option} must be a list of metadata keys, e.g. ["user_id"], not {shown(keys)}')
     for key in keys:
         if not isinstance(key, str) or not FIELD.fullmatch(key) or not key.isprintable():
-            raise ConfigurationError(f"{option} names no field, which is a string without dots or $: {key!r:.80}")
-    return tuple(keys)
-
-
-def checked_cache_bytes(size: object) -> int:
-    """Return a bound of memory.
-
-    Raises:
-        ConfigurationError: It is no whole number from 0 on.
-    """
-    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-        raise ConfigurationError(f"cache_bytes must be a whole number from 0 on, not {size!r:.80}")
-    return size
+            raise ConfigurationError(f"{option} names no field, which is a string without dots or $: {shown(key)}")
+    return tuple(dict.fromkeys(keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +98,24 @@ class Options:
 
     Attributes:
         collections: Where documents are.
-        ttl: How long an unused thread lives, or None for ever.
+        ttl: How long an unused thread lives; None for ever; `NOT_PROVIDED` as the collections have it.
         grace: How long a chunk that nothing refers to is kept.
         clear_metadata: The metadata keys that may stand readable in the database; None means all, or what
             `CLEAR_WHEN_SEALED` says where values are encrypted.
         metadata_keys: The metadata keys with an index of threads.
         auto_setup: Whether the first write creates the indexes.
         clock: Tells the time, aware and in UTC.
+        policy: What is read that proves nothing.
     """
 
     collections: Collections
-    ttl: timedelta | None
+    ttl: timedelta | NotProvided | None
     grace: timedelta
     clear_metadata: Collection[str] | None
     metadata_keys: tuple[str, ...]
     auto_setup: bool
     clock: Callable[[], datetime]
+    policy: Policy = PROVEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +144,13 @@ class Context:
 
     @property
     def ttl(self) -> timedelta | None:
-        """Return how long an unused thread lives: as the saver was told, or else as the collections have it."""
-        return self.options.ttl or self.state.found_ttl
+        """Return how long an unused thread lives: as the saver was told, or else as the collections have it.
+
+        A saver that was told "for ever" has taken the TTL from the collections in its setup; where it may not, their
+        TTL still binds it.
+        """
+        given = self.options.ttl
+        return given if isinstance(given, timedelta) else self.state.found_ttl
 
     def lives(self, touched_at: datetime) -> bool:
         """Say whether what was last used then still counts as there."""

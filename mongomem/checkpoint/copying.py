@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 
 from pymongo.errors import BulkWriteError
 
-from mongomem.checkpoint.addresses import Address, identifier
+from mongomem.checkpoint.addresses import identifier
 from mongomem.checkpoint.caches import ThreadState
-from mongomem.checkpoint.codec import CONTENT_FIELDS
+from mongomem.checkpoint.codec import CONTENT_FIELDS, Codec
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import CHECKPOINT, CHUNK, checkpoint_key, chunk_key, chunk_name, write_key
-from mongomem.checkpoint.loading import MissingChunkError, look_twice
-from mongomem.checkpoint.records import read_record, read_write
+from mongomem.checkpoint.documents import CHECKPOINT, checkpoint_key, chunk_name, write_key
+from mongomem.checkpoint.identity import Member, identity, member
+from mongomem.checkpoint.loading import (
+    MissingChunkError,
+    Placed,
+    fetch,
+    load,
+    look_twice,
+    read_records,
+    read_writes,
+    revive_body,
+)
+from mongomem.checkpoint.records import Record, WriteRecord
 from mongomem.checkpoint.setup import ready
 from mongomem.checkpoint.sweeping import chunks_of
 from mongomem.checkpoint.threads import (
     ATTEMPTS,
+    ThreadUse,
+    chunk_writes,
     contention,
     ensure_thread,
     known_thread,
     pause,
+    read_members,
     thread_query,
     thread_write,
 )
-from mongomem.commands import BulkWrite, Document, Find, Replace, Update, Write
+from mongomem.commands import BulkWrite, Document, Find, Replace
+from mongomem.effects import Compute
 from mongomem.errors import InvalidInputError
 from mongomem.upserts import only_duplicates
 
@@ -36,11 +51,16 @@ PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A thread as it was when it was read: its document, and those of its checkpoints and writes that live."""
+    """A thread as it was when it was read: its document, and what of its checkpoints and writes lives."""
 
     thread: Document
-    checkpoints: list[Document]
-    writes: list[Document]
+    checkpoints: list[tuple[Document, Record]]
+    writes: list[tuple[Document, WriteRecord]]
+
+    def size(self) -> int:
+        """Return how many bytes stand in its documents."""
+        values = [value for _, one in self.checkpoints for value in (one.body, *one.channels.values())]
+        return sum(len(value.ends) for value in [*values, *(one.value for _, one in self.writes)])
 
 
 async def copy_thread(context: Context, source: object, target: object) -> None:
@@ -66,7 +86,7 @@ async def copy_thread(context: Context, source: object, target: object) -> None:
             return
         context.state.forget_thread(target_id)
         await pause(attempt)
-    raise contention(target_id)
+    raise await contention(context, target_id)
 
 
 async def _read(context: Context, thread_id: str) -> Original | None:
@@ -77,25 +97,31 @@ async def _read(context: Context, thread_id: str) -> Original | None:
         return None
     of_life = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": thread.epoch}
     checkpoints = await Find(context.checkpoints, of_life)
-    living = [one for one in checkpoints if context.lives(read_record(one, context.codec).touched_at)]
+    records = await read_records(context, checkpoints)
     writes = await Find(context.writes, {"thread_id": thread_id})
-    return Original(threads[0], living, [one for one in writes if one.get("epoch") in (None, thread.epoch)])
+    written = await read_writes(context, writes)
+    return Original(
+        threads[0],
+        [pair for pair in zip(checkpoints, records, strict=True) if context.lives(pair[1].touched_at)],
+        [pair for pair in zip(writes, written, strict=True) if pair[1].epoch in (None, thread.epoch)],
+    )
 
 
 async def _copy(context: Context, original: Original, source_id: str, target_id: str, thread: ThreadState) -> bool:
     """Write a copy: chunks, writes, then the thread and its checkpoints; say whether nothing got in the way."""
     now = context.now()
     fresh: Document = {"thread_id": target_id, "touched_at": now}
-    stamped = fresh | {"epoch": thread.epoch}
+    work = partial(_sealed_anew, context.codec, original, fresh, thread.epoch)
+    copies: tuple[list[Document], list[Document]] = await Compute(work, original.size())
+    checkpoints, writes = copies
     try:
-        await look_twice(lambda: _copy_chunks(context, original, source_id, stamped))
-        epochs = [{"epoch": thread.epoch} if "epoch" in one else {} for one in original.writes]
-        writes = [one | fresh | epoch for one, epoch in zip(original.writes, epochs, strict=True)]
+        await look_twice(lambda: _copy_chunks(context, original, source_id, target_id, thread.epoch))
         await _write(context.writes, writes)
-        metadata = {f"metadata.{key}": value for key, value in original.thread.get("metadata", {}).items()}
-        fields = {"updated_at": now, "last_metadata": original.thread.get("last_metadata", {}), **metadata}
-        await BulkWrite(context.checkpoints, [thread_write(context, target_id, thread, fields)])
-        await _write(context.checkpoints, [one | stamped for one in original.checkpoints])
+        use = await _thread_use(context, original, thread, now)
+        reply = await BulkWrite(context.checkpoints, [thread_write(context, target_id, thread, use)])
+        if reply.upserted_ids:  # the target has gone meanwhile
+            return False
+        await _write(context.checkpoints, checkpoints)
     except MissingChunkError:
         return False
     except BulkWriteError as error:
@@ -105,43 +131,88 @@ async def _copy(context: Context, original: Original, source_id: str, target_id:
     return True
 
 
-async def _copy_chunks(context: Context, original: Original, source_id: str, stamped: Document) -> None:
-    """Copy the chunks that checkpoints and writes lead to.
+async def _thread_use(context: Context, original: Original, thread: ThreadState, now: datetime) -> ThreadUse:
+    """Return what a copy says of its thread: what the source shows, and everybody that it is of."""
+    source = original.thread
+    # Labels that the target was given stay; one that begins takes those of the source.
+    fields = ("last_metadata", "preview", *(["labels"] if thread.begins else []))
+    last: Document = {"updated_at": now} | {name: source[name] for name in fields if name in source}
+    keys = context.options.metadata_keys if thread.begins else tuple(thread.members)
+    lasting = source.get("metadata", {}) | source.get("identity", {})
+    return ThreadUse(last, lasting, await _members(context, original, thread, keys))
+
+
+async def _members(
+    context: Context, original: Original, thread: ThreadState, keys: Sequence[str]
+) -> dict[str, list[Member]]:
+    """Return whom a source is of, as the target names them.
+
+    Digests are keyed with the secret of the source: where it has some, or does not say everybody, its checkpoints do.
+    """
+    known = read_members(original.thread)
+    unsaid = [key for key in keys if any(isinstance(one, bytes) for one in known.get(key, [b""]))]
+    listed = {key: [one for one in known.get(key, ()) if isinstance(one, str)] for key in keys}
+    records = [record for _, record in original.checkpoints] if unsaid else []
+    bodies = await load(context, [Placed(record.address, record.body) for record in records])
+    for record, body in zip(records, bodies, strict=True):
+        metadata = revive_body(context, record.address, record.body, body.data).metadata
+        for key in unsaid:
+            listed[key] += [text for text in [identity(metadata.get(key))] if text is not None]
+    clear = context.clear_metadata
+    return {
+        key: [member(text, thread.name_key, is_clear=clear is None or key in clear) for text in dict.fromkeys(texts)]
+        for key, texts in listed.items()
+    }
+
+
+async def _copy_chunks(context: Context, original: Original, source_id: str, target_id: str, epoch: int) -> None:
+    """Copy the chunks that checkpoints and writes lead to: under the names that they have, sealed for the target.
 
     Raises:
         MissingChunkError: One is gone: the source was removed meanwhile.
+        CorruptDataError: One is damaged.
     """
-    records = [read_record(document, context.codec) for document in original.checkpoints]
-    writes = [read_write(document, context.codec) for document in original.writes]
-    keys = sorted(await chunks_of(context, source_id, records, writes))
+    records, writes = [one for _, one in original.checkpoints], [one for _, one in original.writes]
+    owners = await chunks_of(context, source_id, records, writes)
+    keys = sorted(owners)
     for start in range(0, len(keys), PAGE):
         page = keys[start : start + PAGE]
-        found = await Find(context.checkpoints, {"_id": {"$in": page}, "thread_id": source_id})
-        if len(found) < len(page):
-            raise MissingChunkError(f"{len(page) - len(found)} chunks of thread {source_id!r} are missing")
-        await _write(context.checkpoints, [document | stamped for document in found])
+        found = await fetch(context, {key: owners[key] for key in page})
+        pieces = {chunk_name(key): piece for key, piece in found.items()}
+        writes_of_page = chunk_writes(context, target_id, pieces, epoch, context.now())
+        await BulkWrite(context.checkpoints, writes_of_page, ordered=False)
 
 
 async def _write(collection: str, documents: Sequence[Document]) -> None:
     for start in range(0, len(documents), PAGE):
-        await BulkWrite(collection, [_copied(one) for one in documents[start : start + PAGE]], ordered=False)
+        page = documents[start : start + PAGE]
+        writes = [Replace({"_id": one["_id"], "thread_id": one["thread_id"]}, one) for one in page]
+        await BulkWrite(collection, writes, ordered=False)
 
 
-def _copied(document: Document) -> Write:
-    """Return the write of a copy whose thread has been changed: under a new `_id`, a chunk without its idle mark."""
-    condition: Document = {"_id": _key(document), "thread_id": document["thread_id"]}
-    if document.get("type") != CHUNK:
-        return Replace(condition, document | condition)
-    content = {field: document[field] for field in CONTENT_FIELDS if field in document}
-    kept: dict[str, Any] = {field: document[field] for field in ("type", "epoch", "touched_at")}
-    return Update(condition, {"$setOnInsert": content, "$set": kept, "$unset": {"idle_since": ""}}, upsert=True)
+def _sealed_anew(
+    codec: Codec, original: Original, fresh: Document, epoch: int
+) -> tuple[list[Document], list[Document]]:
+    """Return checkpoints and pending writes as the target has them: each sealed for its place there."""
+    return (
+        [_copied_checkpoint(codec, *pair, fresh, epoch) for pair in original.checkpoints],
+        [_copied_write(codec, *pair, fresh, epoch) for pair in original.writes],
+    )
 
 
-def _key(document: Document) -> bytes:
-    thread_id = document["thread_id"]
-    if document.get("type") == CHUNK:
-        return chunk_key(thread_id, chunk_name(document["_id"]))
-    address = Address(thread_id, document["checkpoint_ns"], document["checkpoint_id"])
-    if document.get("type") == CHECKPOINT:
-        return checkpoint_key(address)
-    return write_key(address, document["task_id"], document["idx"])
+def _copied_checkpoint(codec: Codec, document: Document, record: Record, fresh: Document, epoch: int) -> Document:
+    copied = replace(record, address=replace(record.address, thread_id=fresh["thread_id"]), epoch=epoch)
+    content = b"".join([value.ends for value in (record.body, *record.channels.values())])
+    own = {"_id": checkpoint_key(copied.address), "epoch": epoch, "content": codec.seal(content, copied.binding)}
+    return document | fresh | own
+
+
+def _copied_write(codec: Codec, document: Document, write: WriteRecord, fresh: Document, epoch: int) -> Document:
+    address, own_epoch = replace(write.address, thread_id=fresh["thread_id"]), None if write.epoch is None else epoch
+    copied = replace(write, address=address, epoch=own_epoch)
+    kept = {field: value for field, value in document.items() if field not in CONTENT_FIELDS}
+    own: Document = {
+        "_id": write_key(address, write.task_id, write.idx),
+        **codec.seal(write.value.ends, copied.binding),
+    }
+    return kept | fresh | own | ({} if own_epoch is None else {"epoch": own_epoch})

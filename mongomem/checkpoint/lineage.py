@@ -2,8 +2,13 @@
 
 A checkpoint that is kept must stay readable as it was. Its own document suffices, but for channels
 that LangGraph rebuilds from writes (``DeltaChannel``): those need the ancestors back to the nearest
-one that stores the channel's value, with their writes. Where a removal asks for such an ancestor it
-is hidden instead: kept for the replay, and in no listing.
+one that stores the channel's value, with their writes; and but for the sends that a checkpoint of format
+v < 4 left with its parent. Where a removal asks for such an ancestor it is hidden instead: kept for the
+replay, and in no listing.
+
+A subgraph has a namespace of its own. One whose parts name a task (``child:4f2a...``) belongs to one call, and goes
+with the checkpoint that called it. Any other (``child``, of a subgraph compiled with ``checkpointer=True``) is the
+memory of that subgraph, whoever called it last: it goes by its own age alone.
 """
 
 from __future__ import annotations
@@ -16,6 +21,9 @@ from typing import Any
 from mongomem.checkpoint.addresses import Address
 from mongomem.errors import CorruptDataError
 
+NS_SEP, NS_END = "|", ":"
+"""What LangGraph puts between the graphs of a namespace, and between a graph and the task that called it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -27,7 +35,8 @@ class Node:
         created_at: When it was stored.
         hidden: Whether it is kept for replay only.
         run_id: The run that made it.
-        callers: The checkpoints of the graphs above during which this subgraph's ran.
+        caller: The checkpoint of the graph above that called this subgraph; None where its namespace outlives a call.
+        sends_in_parent: Whether its pending sends stand among the writes of its parent.
         stored: The channels whose values it holds.
         versioned: The channels that it has at all.
         delta: The channels that it counts updates of since their last snapshot: these are rebuilt.
@@ -38,7 +47,8 @@ class Node:
     created_at: datetime
     hidden: bool = False
     run_id: str | None = None
-    callers: frozenset[Address] = frozenset()
+    caller: Address | None = None
+    sends_in_parent: bool = False
     stored: frozenset[str] = frozenset()
     versioned: frozenset[str] = frozenset()
     delta: frozenset[str] = frozenset()
@@ -91,13 +101,17 @@ def removal(nodes: Sequence[Node], doomed: set[Address]) -> Removal:
 
 def _innermost_first(address: Address) -> tuple[int, str]:
     """Order subgraphs before their callers: a removal that breaks off can then still be found and finished."""
-    depth = address.checkpoint_ns.count("|") + bool(address.checkpoint_ns)
+    depth = address.checkpoint_ns.count(NS_SEP) + bool(address.checkpoint_ns)
     return -depth, address.checkpoint_id or ""
 
 
 def _with_called(nodes: Sequence[Node], doomed: set[Address]) -> set[Address]:
-    """Add the checkpoints of subgraphs that a doomed checkpoint called."""
-    return doomed | {node.address for node in nodes if node.callers & doomed}
+    """Add the checkpoints of subgraphs that a doomed checkpoint called, and of those that they called."""
+    found = set(doomed)
+    for node in sorted(nodes, key=lambda node: node.address.checkpoint_ns.count(NS_SEP)):  # callers first
+        if node.caller in found:
+            found.add(node.address)
+    return found
 
 
 def _parent(node: Node) -> Address | None:
@@ -113,10 +127,10 @@ def _delta_channels(nodes: Sequence[Node]) -> Mapping[str, frozenset[str]]:
 
 
 def _needed(node: Node, by_address: Mapping[Address, Node], delta: Mapping[str, frozenset[str]]) -> Iterator[Address]:
-    """Yield the ancestors that rebuilding a checkpoint's channels reads."""
+    """Yield the ancestors that reading a checkpoint and rebuilding its channels needs."""
     wanting = (delta[node.address.checkpoint_ns] & node.versioned) - node.stored
-    for ancestor in ancestors(node, by_address):
-        if not wanting:
+    for number, ancestor in enumerate(ancestors(node, by_address)):
+        if not wanting and not (number == 0 and node.sends_in_parent):
             return
         yield ancestor.address
         wanting -= ancestor.stored
@@ -139,12 +153,15 @@ def ancestors(node: Node, by_address: Mapping[Address, Node]) -> Iterator[Node]:
         address = _parent(node)
 
 
-def callers_of(thread_id: str, own_ns: str, parents: Any) -> frozenset[Address]:
-    """Read ``metadata["parents"]``: the checkpoint of each graph above, by namespace."""
-    if not isinstance(parents, Mapping):
-        return frozenset()
-    return frozenset(
-        Address(thread_id, str(namespace), str(checkpoint_id))
-        for namespace, checkpoint_id in parents.items()
-        if namespace != own_ns
-    )
+def caller_of(thread_id: str, own_ns: str, parents: Any) -> Address | None:
+    """Return the checkpoint that called the subgraph of a namespace, or None where the namespace is not of one call.
+
+    Args:
+        thread_id: The thread of both.
+        own_ns: The namespace.
+        parents: ``metadata["parents"]``: the checkpoint of each graph above by its namespace, the root's first.
+    """
+    if NS_END not in own_ns or not isinstance(parents, Mapping):
+        return None
+    above = [(namespace, checkpoint_id) for namespace, checkpoint_id in parents.items() if namespace != own_ns]
+    return Address(thread_id, *map(str, above[-1])) if above else None

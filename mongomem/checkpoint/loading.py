@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, TypeVar
 
+from mongomem.arguments import shown
 from mongomem.checkpoint.addresses import Address
-from mongomem.checkpoint.chunks import Stored, split
-from mongomem.checkpoint.codec import CONTENT_FIELDS
+from mongomem.checkpoint.chunks import LONGEST_NAMES, NAME_BYTES, Stored, split
+from mongomem.checkpoint.codec import CONTENT_FIELDS, Codec, UnopenedError
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import chunk_key
+from mongomem.checkpoint.diagnosis import diagnosis
+from mongomem.checkpoint.documents import chunk_key, chunk_name
+from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
 from mongomem.commands import Document, Find, Plan
-from mongomem.errors import ConfigurationError, CorruptDataError
+from mongomem.errors import CorruptDataError
 
 T = TypeVar("T")
 
+SLICE = 50_000
+"""How many chunks one command names: 28 bytes each, far below a message."""
 
 NO_NAMES: frozenset[bytes] = frozenset()
 
@@ -25,11 +29,46 @@ class MissingChunkError(CorruptDataError):
     """A chunk that a document refers to is not there. Readers look once more whether the document still is."""
 
 
+async def read_records(context: Context, documents: Sequence[Document]) -> list[Record]:
+    """Read the documents of checkpoints: no command unless one cannot be opened, then one that tells why.
+
+    Raises:
+        CorruptDataError: One is damaged.
+        ConfigurationError: One was written with other encryption, or none.
+    """
+    return [await _read(context, read_record, document) for document in documents]
+
+
+async def read_writes(context: Context, documents: Sequence[Document]) -> list[WriteRecord]:
+    """Read the documents of pending writes, as `read_records` does those of checkpoints."""
+    return [await _read(context, read_write, document) for document in documents]
+
+
+async def sound_records(context: Context, documents: Sequence[Document]) -> list[Record]:
+    """Read the documents of checkpoints, and leave out those that are damaged.
+
+    Raises:
+        ConfigurationError: As `read_records` does.
+    """
+    records: list[Record] = []
+    for document in documents:
+        with context.state.damage.left_out(document["_id"]):
+            records += await read_records(context, [document])
+    return records
+
+
+async def _read(context: Context, read: Callable[[Document, Codec], T], document: Document) -> T:
+    try:
+        return read(document, context.codec)
+    except UnopenedError as error:
+        raise await diagnosis(context, document["thread_id"], error) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A stored value and the thread whose chunks it names."""
+    """A stored value and the checkpoint, or the newest one, in whose thread its chunks are."""
 
-    thread_id: str
+    address: Address
     value: Stored
 
 
@@ -54,8 +93,20 @@ class Descent:
         top = placed.value.names[0] if placed.value.names else b""
         return cls(placed, top, set(split(top)))
 
+    def descend(self, pieces: Sequence[bytes], rest: bytes) -> None:
+        """Go down one level: to the names that `pieces` hold, and the rest of them.
+
+        Raises:
+            CorruptDataError: They are no names, or more than the value has bytes for.
+        """
+        size = sum(map(len, pieces)) + len(rest)
+        if size % NAME_BYTES or size > self.placed.value.size + LONGEST_NAMES:
+            raise CorruptDataError(f"{self.placed.address}: the names of its chunks are damaged")
+        self.lowest = b"".join([*pieces, rest])
+        self.reached.update(split(self.lowest))
+
     def keys(self) -> list[bytes]:
-        return [chunk_key(self.placed.thread_id, name) for name in split(self.lowest)]
+        return [chunk_key(self.placed.address.thread_id, name) for name in split(self.lowest)]
 
 
 async def load(context: Context, values: Sequence[Placed]) -> list[Loaded]:
@@ -67,7 +118,7 @@ async def load(context: Context, values: Sequence[Placed]) -> list[Loaded]:
     """
     descents = await descend(context, [placed for placed in values if placed.value.names])
     keys = [descent.keys() for descent in descents]
-    content = await _fetch(context, [descent.placed for descent in descents], list(chain.from_iterable(keys)))
+    content = await fetch(context, _owners(descents, keys))
     joined = iter(
         [_joined(descent, [content[key] for key in own]) for descent, own in zip(descents, keys, strict=True)]
     )
@@ -76,12 +127,12 @@ async def load(context: Context, values: Sequence[Placed]) -> list[Loaded]:
 
 def _joined(descent: Descent, pieces: Sequence[bytes]) -> Loaded:
     value = descent.placed.value
-    data = value.whole(pieces)
-    if len(data) != value.size:
+    size = len(value.ends) + sum(map(len, pieces))
+    if size != value.size:  # before anything is made of them: sizes may lie
         raise CorruptDataError(
-            f"thread {descent.placed.thread_id!r}: {value.size} bytes of a value were stored, and {len(data)} are there"
+            f"{descent.placed.address}: {value.size} bytes of a value were stored, and {size} are there"
         )
-    return Loaded(data, frozenset(descent.reached))
+    return Loaded(value.whole(pieces), frozenset(descent.reached))
 
 
 async def descend(context: Context, values: Sequence[Placed]) -> list[Descent]:
@@ -90,36 +141,52 @@ async def descend(context: Context, values: Sequence[Placed]) -> list[Descent]:
     for level in range(1, max((len(placed.value.names) for placed in values), default=0)):
         down = [descent for descent in descents if len(descent.placed.value.names) > level]
         keys = [descent.keys() for descent in down]
-        content = await _fetch(context, [descent.placed for descent in down], list(chain.from_iterable(keys)))
+        content = await fetch(context, _owners(down, keys))
         for descent, own in zip(down, keys, strict=True):
-            descent.lowest = b"".join([content[key] for key in own]) + descent.placed.value.names[level]
-            descent.reached.update(split(descent.lowest))
+            descent.descend([content[key] for key in own], descent.placed.value.names[level])
     return descents
 
 
-async def _fetch(context: Context, values: Sequence[Placed], keys: list[bytes]) -> dict[bytes, bytes]:
-    """Return chunks by `_id`: from the cache, and in one command what it has not."""
-    thread_ids = {placed.thread_id for placed in values if placed.value.names}
-    content = context.state.chunks.get_all(keys)
-    missing = list({key for key in keys if key not in content})
-    if missing:
-        query = {"_id": {"$in": missing}, "thread_id": {"$in": sorted(thread_ids)}}
+def _owners(descents: Sequence[Descent], keys: Sequence[list[bytes]]) -> dict[bytes, Address]:
+    return {key: descent.placed.address for descent, own in zip(descents, keys, strict=True) for key in own}
+
+
+async def fetch(context: Context, owners: Mapping[bytes, Address]) -> dict[bytes, bytes]:
+    """Return chunks by `_id`, given with checkpoints that lead to them: from the cache, else in one command.
+
+    Raises:
+        MissingChunkError: A chunk is gone.
+        CorruptDataError: A chunk is not what was stored.
+    """
+    content = context.state.chunks.get_all(owners)
+    missing = {key: address for key, address in owners.items() if key not in content}
+    thread_ids = sorted({address.thread_id for address in missing.values()})
+    for some in _slices(list(missing)):
+        query = {"_id": {"$in": some}, "thread_id": {"$in": thread_ids}}
         for document in await Find(context.checkpoints, query, dict.fromkeys(CONTENT_FIELDS, 1)):
-            content[document["_id"]] = data = _opened(context, document)
-            context.state.chunks.put(document["_id"], data)
-    lost = [key for key in missing if key not in content]
-    if lost:
-        raise MissingChunkError(f"{len(lost)} chunks of {', '.join(map(repr, sorted(thread_ids)))} are missing")
+            key: bytes = document["_id"]
+            content[key] = data = await _opened(context, missing[key], key, document)
+            context.state.chunks.put(key, data)
+    for key, address in missing.items():
+        if key not in content:
+            raise MissingChunkError(f"{address}: chunk {chunk_name(key).hex()} is missing")
     return content
 
 
-def _opened(context: Context, document: Document) -> bytes:
+def _slices(keys: list[bytes]) -> Iterator[list[bytes]]:
+    return (keys[start : start + SLICE] for start in range(0, len(keys), SLICE))
+
+
+async def _opened(context: Context, address: Address, key: bytes, document: Document) -> bytes:
+    """Return the content of a chunk that a checkpoint leads to."""
+    name = chunk_name(key)
     try:
-        return context.codec.open(document)
-    except ConfigurationError:
-        raise
-    except Exception as error:
-        raise CorruptDataError(f"chunk {document['_id'].hex()} is not readable: {error!r}") from error
+        return context.codec.open_chunk(address.thread_id, name, document)
+    except CorruptDataError as error:
+        message = f"{address}: chunk {name.hex()}: {error}"
+        if isinstance(error, UnopenedError):
+            raise await diagnosis(context, address.thread_id, UnopenedError(message, error.obstacle)) from error
+        raise CorruptDataError(message) from error
 
 
 def revive(context: Context, address: Address, value: Stored, data: bytes) -> Any:
@@ -132,7 +199,7 @@ def revive(context: Context, address: Address, value: Stored, data: bytes) -> An
         return context.codec.loads(value.type, data)
     except Exception as error:
         raise CorruptDataError(
-            f"{address}: the serializer cannot read a value of type {value.type!r}: {error}"
+            f"{address}: the serializer cannot read a value of type {shown(value.type)}: {shown(error)}"
         ) from error
 
 
@@ -151,13 +218,13 @@ def revive_body(context: Context, address: Address, value: Stored, data: bytes) 
         CorruptDataError: The serializer cannot read the bytes, or they are something else.
     """
     revived = revive(context, address, value, data)
-    try:
-        checkpoint, metadata = revived["checkpoint"], revived["metadata"]
-        if isinstance(checkpoint["channel_versions"], dict) and isinstance(metadata, dict):
-            return Body(checkpoint, metadata)
-    except (TypeError, KeyError, IndexError):
-        pass
-    raise CorruptDataError(f"{address}: what is stored as its body is no checkpoint")
+    parts = revived if isinstance(revived, dict) else {}
+    checkpoint, metadata = parts.get("checkpoint"), parts.get("metadata")
+    if not isinstance(checkpoint, dict) or not isinstance(metadata, dict):
+        raise CorruptDataError(f"{address}: what is stored as its body is no checkpoint")
+    if not isinstance(checkpoint.get("channel_versions"), dict):
+        raise CorruptDataError(f"{address}: its channels have no versions")
+    return Body(checkpoint, metadata)
 
 
 async def look_twice(attempt: Callable[[], Plan[T]]) -> T:

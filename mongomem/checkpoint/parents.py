@@ -7,16 +7,15 @@ from mongomem.checkpoint.caches import Parent
 from mongomem.checkpoint.chunks import Known
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.encoding import BODY
-from mongomem.checkpoint.loading import Placed, descend, load, revive_body
-from mongomem.checkpoint.records import read_record
+from mongomem.checkpoint.loading import Placed, descend, load, read_records, revive_body
 from mongomem.commands import Document
 
 
 async def read_parent(context: Context, address: Address, document: Document, generation: int) -> Parent:
     """Read a parent document: its versions, and the names of all its chunks but not their content."""
-    record = read_record(document, context.codec)
+    (record,) = await read_records(context, [document])
     values = {BODY: record.body, **record.channels}
-    placed = [Placed(address.thread_id, value) for value in values.values()]
+    placed = [Placed(address, value) for value in values.values()]
     descents = await descend(context, placed)
     reached = {
         channel: Known(frozenset(descent.reached))

@@ -9,19 +9,21 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP
+from pymongo.errors import BulkWriteError
 
 from mongomem.checkpoint.addresses import Address, address_of, channel_name, identifier
+from mongomem.checkpoint.binding import write_binding
 from mongomem.checkpoint.chunks import Cut, cut, inline
 from mongomem.checkpoint.codec import LONGEST_PACKED
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import SCHEMA_VERSION, chunk_key, value_fields, write_key
 from mongomem.checkpoint.encoding import Serialized
 from mongomem.checkpoint.setup import ready
-from mongomem.checkpoint.threads import chunk_writes, ensure_thread, read_thread, stamp
+from mongomem.checkpoint.threads import chunk_writes, contention, ensure_thread, read_thread, stamp
 from mongomem.commands import Document, Replace, Update, Write
 from mongomem.effects import Compute
 from mongomem.errors import InvalidInputError
-from mongomem.upserts import write_all
+from mongomem.upserts import only_duplicates, write_all
 
 INLINE_BYTES = 64 * 1024
 """A write up to this long is one document; a longer one is chunks, as a channel is."""
@@ -59,7 +61,21 @@ async def put_writes(
     longest_packed = 0 if thread is not None and thread.is_short else LONGEST_PACKED
     place = Place(address, task, path, epoch, longest_packed)
     documents = [_write(context, place, one, made) for one, made in zip(pending, cuts, strict=True)]
-    await write_all(context.writes, documents)
+    await _store(context, context.writes, address.thread_id, documents)
+
+
+async def _store(context: Context, collection: str, thread_id: str, writes: Sequence[Write]) -> None:
+    """Write documents of a thread.
+
+    Raises:
+        CorruptDataError: One that stands in their place says to be of another thread.
+    """
+    try:
+        await write_all(collection, writes)
+    except BulkWriteError as error:
+        if only_duplicates(error):
+            raise await contention(context, thread_id) from error
+        raise
 
 
 def _serialized(context: Context, writes: Sequence[tuple[str, Any]]) -> list[PendingWrite]:
@@ -86,7 +102,7 @@ async def _cut(context: Context, thread_id: str, pending: Sequence[PendingWrite]
     chunks = {name: piece for made in cuts for name, piece in made.chunks.items()}
     now = context.now()
     writes = chunk_writes(context, thread_id, chunks, thread.epoch, now)
-    await write_all(context.checkpoints, writes)
+    await _store(context, context.checkpoints, thread_id, writes)
     for name, piece in chunks.items():
         context.state.chunks.put(chunk_key(thread_id, name), piece)
     return cuts, thread.epoch
@@ -110,6 +126,8 @@ class Place:
 def _write(context: Context, place: Place, one: PendingWrite, made: Cut) -> Write:
     address = place.address
     condition: Document = {"_id": write_key(address, place.task_id, one.idx), "thread_id": address.thread_id}
+    epoch = place.epoch if made.stored.names else None
+    binding = write_binding(address, place.task_id, place.task_path, one.idx, one.channel, epoch, made.stored)
     fields: Document = {
         "checkpoint_ns": address.checkpoint_ns,
         "checkpoint_id": address.checkpoint_id,
@@ -119,9 +137,9 @@ def _write(context: Context, place: Place, one: PendingWrite, made: Cut) -> Writ
         "channel": one.channel,
         "touched_at": context.now(),
         "schema_version": SCHEMA_VERSION,
-        **({"epoch": place.epoch} if made.stored.names else {}),
+        **({} if epoch is None else {"epoch": epoch}),
         **value_fields(made.stored),
-        **context.codec.seal(made.stored.ends, place.longest_packed),
+        **context.codec.seal(made.stored.ends, binding, place.longest_packed),
     }
     if one.idx < 0:
         return Replace(condition, condition | fields)

@@ -5,23 +5,48 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import TASKS
 from pymongo.errors import OperationFailure
 
+from mongomem.arguments import checked_number
 from mongomem.checkpoint.addresses import Address, address_of, configurable, identifier, optional_identifier
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import CHECKPOINT, VISIBLE, place_of
-from mongomem.checkpoint.loading import MissingChunkError, Placed, load, look_twice, revive_body
-from mongomem.checkpoint.metadata import checked_filter, contains, narrowing
-from mongomem.checkpoint.records import Record, WriteRecord, read_record, read_write
+from mongomem.checkpoint.damage import UNREADABLE
+from mongomem.checkpoint.documents import (
+    CHECKPOINT,
+    VISIBLE,
+    checkpoint_key,
+    epochs_stage,
+    living_epoch,
+    newest_stages,
+    place_of,
+    thread_key,
+    thread_stage,
+)
+from mongomem.checkpoint.identity import matches, narrowed
+from mongomem.checkpoint.loading import (
+    MissingChunkError,
+    Placed,
+    load,
+    read_records,
+    read_writes,
+    revive_body,
+    sound_records,
+)
+from mongomem.checkpoint.metadata import checked_filter
+from mongomem.checkpoint.positions import Position
+from mongomem.checkpoint.records import Record, WriteRecord
 from mongomem.checkpoint.restoring import Restored, Writes, restore
+from mongomem.checkpoint.setup import ensure_ours
 from mongomem.checkpoint.threads import thread_query
 from mongomem.commands import Aggregate, Document, Find, Plan
 from mongomem.errors import CorruptDataError, InvalidInputError
+
+T = TypeVar("T")
 
 FIRST_PAGE, LARGEST_PAGE = 8, 256
 """Checkpoints in the first page of a listing, so that breaking out early costs little, and in the largest."""
@@ -70,41 +95,59 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
     address = address_of(config)
     thread = context.state.threads.get(address.thread_id)  # before the read: what it vouches for comes after it
     records, writes = await _find_with_writes(context, address)
+    if not records and address.checkpoint_id is not None:
+        await _check_absent(context, address)
     restored = await _restore(context, records, writes)
     for one in restored:
         context.state.remember_parent(one.record.address, one.as_parent(thread.generation if thread else None))
-    return restored[0].tuple if restored else None
+    if not restored:
+        await ensure_ours(context)
+        return None
+    return restored[0].tuple
 
 
-async def _find_with_writes(context: Context, address: Address) -> tuple[list[Record], Writes | None]:
-    """Read a checkpoint and its writes at once; None for the writes where they have to be read by themselves."""
+async def _check_absent(context: Context, address: Address) -> None:
+    """Look for a checkpoint that was not found by its fields by its `_id`: is it hidden, gone, or damaged?
+
+    Raises:
+        CorruptDataError: Its document is there, and says to be another one.
+    """
+    await read_records(context, await Find(context.checkpoints, {"_id": checkpoint_key(address)}, limit=1))
+
+
+async def _find_with_writes(
+    context: Context, address: Address, epoch: int | None = None
+) -> tuple[list[Record], Writes | None]:
+    """Read a checkpoint, its writes and its thread at once; None for the writes that have to be read by themselves.
+
+    Where what is found is of a life of the thread that has ended, what lives is looked for by its epoch.
+    """
+    joined = [_joined_writes(context, address), thread_stage(context.options.collections, address.thread_id)]
     try:
-        documents = await Aggregate(context.checkpoints, [*_newest(address), *_joined_writes(context, address)])
+        documents = await Aggregate(context.checkpoints, [*newest_stages(address, epoch), *joined])
     except OperationFailure as error:
         if error.code != TOO_LARGE:
             raise
-        found = await _find(context, Query(place_of(address)), None, 1)
-        return [read_record(document, context.codec) for document in found], None
-    records = [read_record(document, context.codec) for document in documents]
-    joined = [write for document in documents for write in document["pending_writes"]]
-    if len(joined) == MOST_JOINED or any(record.sends_in_parent for record in records):
+        threads = await Find(context.checkpoints, thread_query(address.thread_id), {"epoch": 1}, limit=1)
+        place = place_of(address) | {"epoch": living_epoch(address.thread_id, threads)}
+        return await read_records(context, await _find(context, Query(place), None, 1)), None
+    records = await read_records(context, documents)
+    for record, document in zip(records, documents, strict=True):
+        living = living_epoch(address.thread_id, document["thread"])
+        if record.epoch != living:
+            return ([], {}) if living in (None, epoch) else await _find_with_writes(context, address, living)
+    writes = [write for document in documents for write in document["pending_writes"]]
+    if len(writes) == MOST_JOINED or any(record.sends_in_parent for record in records):
         return records, None
-    return records, _grouped(context, joined)
+    return records, _grouped(await read_writes(context, writes))
 
 
-def _newest(address: Address) -> list[Document]:
-    """Return the stages that lead to the checkpoint at an address."""
-    place = place_of(address)
-    order: list[Document] = [] if "checkpoint_id" in place else [{"$sort": {"checkpoint_id": -1}}]
-    return [{"$match": {"type": CHECKPOINT, "hidden": VISIBLE, **place}}, *order, {"$limit": 1}]
-
-
-def _joined_writes(context: Context, address: Address) -> list[Document]:
+def _joined_writes(context: Context, address: Address) -> Document:
     """Return the stage that joins the first writes of a checkpoint to its document."""
     place: Document = {"thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
     own = {"$match": {**place, "$expr": {"$eq": ["$checkpoint_id", "$$checkpoint_id"]}}}
     let, pipeline = {"checkpoint_id": "$checkpoint_id"}, [own, {"$limit": MOST_JOINED}]
-    return [{"$lookup": {"from": context.writes, "let": let, "pipeline": pipeline, "as": "pending_writes"}}]
+    return {"$lookup": {"from": context.writes, "let": let, "pipeline": pipeline, "as": "pending_writes"}}
 
 
 def checked_query(config: RunnableConfig | None, filter: object, before: RunnableConfig | None, limit: object) -> Query:
@@ -113,20 +156,22 @@ def checked_query(config: RunnableConfig | None, filter: object, before: Runnabl
     Raises:
         InvalidInputError: For a negative limit, or an argument that is not what LangGraph documents.
     """
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise InvalidInputError(f"limit must be a whole number from 0 on, or None, not {limit!r:.80}")
+    most = None if limit is None else checked_number("limit", limit)
     bound = optional_identifier("checkpoint_id", configurable(before).get("checkpoint_id")) if before else None
-    return Query(_listed_place(config), bound, checked_filter(filter), limit)
+    return Query(_listed_place(config), bound, checked_filter(filter), most)
 
 
 def _listed_place(config: RunnableConfig | None) -> Document:
-    """Return the equalities of a listing: without a namespace it is about all of the thread's."""
+    """Return the equalities of a listing: without a namespace it is about all of the thread's.
+
+    Only None lists across threads: a config whose thread_id was forgotten would show one user the threads of all.
+    """
     if config is None:
         return {}
     part = configurable(config)
-    place: Document = {}
-    if part.get("thread_id") is not None:
-        place["thread_id"] = identifier("thread_id", part["thread_id"])
+    if part.get("thread_id") is None:
+        raise InvalidInputError("config has no thread_id: pass one, or None as the config to list across all threads")
+    place: Document = {"thread_id": identifier("thread_id", part["thread_id"])}
     if part.get("checkpoint_ns") is not None:
         place["checkpoint_ns"] = identifier("checkpoint_ns", part["checkpoint_ns"])
     if (checkpoint_id := optional_identifier("checkpoint_id", part.get("checkpoint_id"))) is not None:
@@ -135,7 +180,7 @@ def _listed_place(config: RunnableConfig | None) -> Document:
 
 
 async def page(
-    context: Context, query: Query, after: Address | None = None, size: int = FIRST_PAGE, given: int = 0
+    context: Context, query: Query, after: Position | None = None, size: int = FIRST_PAGE, given: int = 0
 ) -> Page:
     """Return the next checkpoints of a listing, newest first, behind `after`.
 
@@ -146,69 +191,97 @@ async def page(
     if wanted <= 0:
         return Page([], None)
     size = wanted if not query.filter else size
-    found = await look_twice(partial(_read_page, context, query, after, size))
-    records, near, matching = found.records, found.near, found.matching[:wanted]
-    tuples = [one.tuple for one in await _restore(context, matching)]
-    is_last = len(records) < size and len(near) == len(records)
+    found = await _read_page(context, query, after, size)
+    if not found.count and after is None:
+        await ensure_ours(context)
+    matching, position, is_last = found.matching[:wanted], found.position, found.is_last
+    if len(found.matching) > wanted:
+        position, is_last = Position.at(matching[-1].address), False
+    tuples = [one.tuple for one in await _sound(context, matching, partial(_restore, context))]
     if is_last or (query.limit is not None and given + len(tuples) >= query.limit):
         return Page(tuples, None)
-    grown = min(max(1, len(near)) * 4, LARGEST_PAGE)
-    behind = near[-1].address
-    return Page(tuples, lambda: page(context, query, behind, grown, given + len(tuples)))
+    grown = min(max(1, found.count) * 4, LARGEST_PAGE)
+    return Page(tuples, lambda: page(context, query, position, grown, given + len(tuples)))
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Checkpoints that were read: all, as many as a page may decode, and those of them that match."""
+    """Checkpoints that were read.
 
-    records: list[Record]
-    near: list[Record]
+    Attributes:
+        matching: Those that match, of as many as a page may decode.
+        count: How many that are.
+        position: The last of them.
+        is_last: Whether there are no more.
+    """
+
     matching: list[Record]
+    count: int
+    position: Position | None
+    is_last: bool
 
 
-async def _read_page(context: Context, query: Query, after: Address | None, size: int) -> Found:
+async def _read_page(context: Context, query: Query, after: Position | None, size: int) -> Found:
     documents = await _find(context, query, after, size)
-    records = [read_record(document, context.codec) for document in documents]
+    records = await sound_records(context, documents)
     near = _within(records, PAGE_BYTES)
-    return Found(records, near, await _matching(context, near, query.filter))
+    matching = await _sound(context, near, partial(_matching, context, query.filter))
+    if len(near) < len(records):
+        return Found(matching, len(near), Position.at(near[-1].address), is_last=False)
+    position = Position.of(documents[-1]) if documents else after
+    return Found(matching, len(near), position, is_last=len(documents) < size)
 
 
-async def newest_metadata(context: Context, thread_id: str, key: str) -> Mapping[str, Any] | None:
-    """Return the metadata of the newest checkpoint of a thread that has a key, hidden and expired ones included."""
-    query, after = Query({"thread_id": thread_id, "hidden": {"$in": [VISIBLE, True]}}), None
+async def _sound(
+    context: Context, records: Sequence[Record], read: Callable[[Sequence[Record]], Plan[list[T]]]
+) -> list[T]:
+    """Return what `read` makes of checkpoints; where that meets damage, of one after the other, without the damaged."""
+    try:
+        return await read(records)
+    except UNREADABLE:
+        found: list[T] = []
+        for record in records:
+            with context.state.damage.left_out(checkpoint_key(record.address)):
+                found += await _read_again(context, record, read)
+        return found
+
+
+async def _read_again(context: Context, record: Record, read: Callable[[Sequence[Record]], Plan[list[T]]]) -> list[T]:
+    """Read one checkpoint; one whose chunk is missing because it was removed meanwhile is absent."""
+    try:
+        return await read([record])
+    except MissingChunkError:
+        await _restore_again(context, record.address, {})
+        return []
+
+
+async def names_in_truth(context: Context, thread_id: str, epoch: object, wanted: Mapping[str, Any]) -> bool:
+    """Say whether any checkpoint of a life of a thread, hidden and expired ones included, has what is wanted.
+
+    Raises:
+        CorruptDataError: None has, and one cannot be read.
+    """
+    place = {"thread_id": thread_id, "hidden": {"$in": [VISIBLE, True]}, "epoch": epoch}
+    query, after = Query(place, filter=wanted), None
     while documents := await _find(context, query, after, LARGEST_PAGE):
-        records = [read_record(document, context.codec) for document in documents]
-        bodies = await load(context, [Placed(thread_id, record.body) for record in records])
-        for record, body in zip(records, bodies, strict=True):
-            metadata = revive_body(context, record.address, record.body, body.data).metadata
-            if key in metadata:
-                return cast("Mapping[str, Any]", metadata)
-        after = records[-1].address
-    return None
+        if await _matching(context, wanted, await read_records(context, documents)):
+            return True
+        after = Position.of(documents[-1])
+    return False
 
 
-async def _find(context: Context, query: Query, after: Address | None, limit: int) -> list[Document]:
+async def _find(context: Context, query: Query, after: Position | None, limit: int) -> list[Document]:
     """Read the documents of a page, in the order of the index that serves the query."""
-    conditions = [{"type": CHECKPOINT, "hidden": VISIBLE, **query.place}, narrowing(query.filter or {})]
+    keys = context.options.metadata_keys
+    conditions = [{"type": CHECKPOINT, "hidden": VISIBLE, **query.place}, *narrowed(query.filter or {}, keys)]
     if query.before is not None:
         conditions.append({"checkpoint_id": {"$lt": query.before}})
     if after is not None:
-        conditions.append(_behind(after))
+        conditions.append(after.behind())
     order = [("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)]
     sort = [(field, direction) for field, direction in order if field not in query.place]
     merged = {"$and": [condition for condition in conditions if condition]}
     return await Find(context.checkpoints, merged, sort=sort or None, limit=limit)
-
-
-def _behind(after: Address) -> Document:
-    """Return the condition for what comes behind an address: a range on the index, and the tie decided."""
-    newer, same = {"checkpoint_id": {"$lt": after.checkpoint_id}}, {"checkpoint_id": after.checkpoint_id}
-    ties: list[Document] = [
-        newer,
-        {**same, "thread_id": {"$gt": after.thread_id}},
-        {**same, "thread_id": after.thread_id, "checkpoint_ns": {"$gt": after.checkpoint_ns}},
-    ]
-    return {"checkpoint_id": {"$lte": after.checkpoint_id}, "$or": ties}
 
 
 def _within(records: Sequence[Record], room: int) -> list[Record]:
@@ -222,20 +295,21 @@ def _within(records: Sequence[Record], room: int) -> list[Record]:
     return near
 
 
-async def _matching(context: Context, records: Sequence[Record], filter: Mapping[str, Any] | None) -> list[Record]:
+async def _matching(context: Context, filter: Mapping[str, Any] | None, records: Sequence[Record]) -> list[Record]:
     """Return the records whose metadata contains the filter, by the truth and not by the readable copy."""
     if not filter:
         return list(records)
-    bodies = await load(context, [Placed(record.address.thread_id, record.body) for record in records])
+    keys = context.options.metadata_keys
+    bodies = await load(context, [Placed(record.address, record.body) for record in records])
     return [
         record
         for record, body in zip(records, bodies, strict=True)
-        if contains(revive_body(context, record.address, record.body, body.data).metadata, filter)
+        if matches(revive_body(context, record.address, record.body, body.data).metadata, filter, keys)
     ]
 
 
 async def _restore(context: Context, records: Sequence[Record], writes: Writes | None = None) -> list[Restored]:
-    """Restore the checkpoints that still live, reading their writes unless they are known.
+    """Restore the checkpoints that still live, reading their writes, and with them their threads, where not known.
 
     One that is removed meanwhile is absent.
 
@@ -243,7 +317,9 @@ async def _restore(context: Context, records: Sequence[Record], writes: Writes |
         CorruptDataError: A checkpoint is there and a chunk of it is not.
     """
     living = [record for record in records if context.lives(record.touched_at)]
-    writes = await _writes_of(context, living) if writes is None else writes
+    if writes is None:
+        writes, epochs = await _writes_of(context, living)
+        living = [record for record in living if epochs.get(record.address.thread_id) == record.epoch]
     try:
         return await restore(context, living, writes)
     except MissingChunkError:
@@ -266,27 +342,36 @@ async def _restore_again(context: Context, address: Address, writes: Writes) -> 
         for place, own in writes.items()
     }
     try:
-        return await restore(context, [read_record(found[0], context.codec)], living)
+        return await restore(context, await read_records(context, found), living)
     except MissingChunkError as error:
         raise CorruptDataError(f"{address} cannot be restored: {error}") from error
 
 
-async def _writes_of(context: Context, records: Sequence[Record]) -> Writes:
-    """Read the pending writes of checkpoints, and the sends that old ones left with their parents."""
+async def _writes_of(context: Context, records: Sequence[Record]) -> tuple[Writes, Mapping[str, int | None]]:
+    """Read the pending writes of checkpoints, the sends that old ones left with their parents, and the threads' epochs.
+
+    The epochs are read behind the checkpoints: what was deleted since is of another.
+    """
     if not records:
-        return {}
+        return {}, {}
     places = [_among([record.address for record in records])]
     parents = [record.address.at(record.parent_id) for record in records if record.sends_in_parent and record.parent_id]
     if parents:
         places.append(_among(parents) | {"channel": TASKS})
-    return _grouped(context, await Find(context.writes, {"$or": places} if parents else places[0]))
+    threads = {thread_key(one): one for one in sorted({record.address.thread_id for record in records})}
+    stages = [{"$match": {"$or": places} if parents else places[0]}]
+    stages.append(epochs_stage(context.options.collections, list(threads.values())))
+    found = await Aggregate(context.writes, stages)
+    documents = {one["_id"]: one for one in found if isinstance(one["_id"], bytes) and one["_id"] in threads}
+    epochs = {threads[key]: living_epoch(threads[key], [one], "living_epoch") for key, one in documents.items()}
+    writes = await read_writes(context, found[: len(found) - len(documents)])
+    return _grouped(writes), epochs
 
 
-def _grouped(context: Context, documents: Sequence[Document]) -> Writes:
-    """Read the documents of writes, by the checkpoints that they belong to."""
+def _grouped(writes: Sequence[WriteRecord]) -> Writes:
+    """Return writes by the checkpoints that they belong to."""
     grouped: dict[Address, list[WriteRecord]] = {}
-    for document in documents:
-        write = read_write(document, context.codec)
+    for write in writes:
         grouped.setdefault(write.address, []).append(write)
     return grouped
 

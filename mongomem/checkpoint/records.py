@@ -7,10 +7,24 @@ from datetime import datetime
 
 from langgraph.checkpoint.base import writes_sort_key
 
+from mongomem.arguments import shown
 from mongomem.checkpoint.addresses import Address
+from mongomem.checkpoint.binding import Binding, checkpoint_binding, write_binding
 from mongomem.checkpoint.chunks import Stored
-from mongomem.checkpoint.codec import Codec
-from mongomem.checkpoint.documents import check_version, read_value, read_values, utc
+from mongomem.checkpoint.codec import Codec, UnopenedError
+from mongomem.checkpoint.documents import (
+    CHECKPOINT,
+    check_key,
+    check_type,
+    check_version,
+    checkpoint_key,
+    read_epoch,
+    read_field,
+    read_time,
+    read_value,
+    read_values,
+    write_key,
+)
 from mongomem.commands import Document
 from mongomem.errors import ConfigurationError, CorruptDataError, MongomemError
 
@@ -21,6 +35,7 @@ class Record:
 
     address: Address
     parent_id: str | None
+    epoch: int
     body: Stored
     channels: dict[str, Stored]
     touched_at: datetime
@@ -34,6 +49,14 @@ class Record:
         """Return how many serialized bytes it stands for."""
         return self.body.size + sum(value.size for value in self.channels.values())
 
+    @property
+    def binding(self) -> Binding:
+        """Return what its content is bound to. One without a parent may have been cut off from it."""
+        made = checkpoint_binding(
+            self.address, self.parent_id, self.epoch, self.created_at, self.sends_in_parent, self.body, self.channels
+        )
+        return made if self.parent_id is not None else Binding(made.place, None)
+
 
 @dataclass(frozen=True, slots=True)
 class WriteRecord:
@@ -46,76 +69,107 @@ class WriteRecord:
     channel: str
     value: Stored
     epoch: int | None
+    touched_at: datetime
 
     def sort_key(self) -> tuple[str, str, int]:
         """Return the place of the write among those of its super-step."""
         return writes_sort_key(self.task_path, self.task_id, self.idx)
 
+    @property
+    def binding(self) -> Binding:
+        """Return what its content is bound to."""
+        return write_binding(self.address, self.task_id, self.task_path, self.idx, self.channel, self.epoch, self.value)
+
 
 def read_record(document: Document, codec: Codec) -> Record:
-    """Read a checkpoint document.
+    """Read a checkpoint document, and see that it is what was stored in this place.
 
     Raises:
-        CorruptDataError: It lacks a field, or a field is of another type.
+        CorruptDataError: It is not, or lacks a field, or a field is of another type.
         SchemaVersionError: It was written by a newer mongomem.
     """
-    where = f"checkpoint {document.get('checkpoint_id')!r} of thread {document.get('thread_id')!r}"
+    where = f"checkpoint {shown(document.get('checkpoint_id'))} of thread {shown(document.get('thread_id'))}"
     check_version(document, where)
     try:
         address = _address(document)
-        body, *values = read_values([document["body"], *document["channels"]], codec.open(document["content"]))
-        channels = {_text(fields["channel"]): value for fields, value in zip(document["channels"], values, strict=True)}
-        parent_id = document["parent_checkpoint_id"]
-        return Record(
+        check_key(document, checkpoint_key(address))
+        check_type(document, CHECKPOINT)
+        described = [_document(fields) for fields in read_field(document, "channels", list)]
+        opened = codec.open(read_field(document, "content", dict))
+        body, *values = read_values([read_field(document, "body", dict), *described], opened.content)
+        channels = [read_field(fields, "channel", str) for fields in described]
+        record = Record(
             address,
-            None if parent_id is None else _text(parent_id),
+            _optional(document, "parent_checkpoint_id"),
+            read_epoch(document),
             body,
-            channels,
-            utc(document["touched_at"]),
-            utc(document["created_at"]),
-            bool(document.get("sends_in_parent")),
-            bool(document.get("parent_is_hidden")),
-            bool(document.get("hidden")),
+            dict(zip(channels, values, strict=True)),
+            read_time(document, "touched_at"),
+            read_time(document, "created_at"),
+            _flag(document, "sends_in_parent"),
+            _flag(document, "parent_is_hidden"),
+            _flag(document, "hidden"),
         )
+        opened.check(record.binding)
     except Exception as error:
         raise _unreadable(where, error) from error
+    return record
 
 
 def read_write(document: Document, codec: Codec) -> WriteRecord:
-    """Read the document of a pending write.
+    """Read the document of a pending write, and see that it is what was stored in this place.
 
     Raises:
-        CorruptDataError: It lacks a field, or a field is of another type.
+        CorruptDataError: It is not, or lacks a field, or a field is of another type.
         SchemaVersionError: It was written by a newer mongomem.
     """
-    where = f"write to checkpoint {document.get('checkpoint_id')!r} of thread {document.get('thread_id')!r}"
+    where = f"write to checkpoint {shown(document.get('checkpoint_id'))} of thread {shown(document.get('thread_id'))}"
     check_version(document, where)
     try:
-        return WriteRecord(
-            _address(document),
-            _text(document["task_id"]),
-            _text(document["task_path"]),
-            int(document["idx"]),
-            _text(document["channel"]),
-            read_value(document, codec.open(document)),
-            document.get("epoch"),
+        address, task_id, idx = _address(document), read_field(document, "task_id", str), document["idx"]
+        check_key(document, write_key(address, task_id, read_field(document, "idx", int)))
+        opened = codec.open(document)
+        write = WriteRecord(
+            address,
+            task_id,
+            read_field(document, "task_path", str),
+            int(idx),
+            read_field(document, "channel", str),
+            read_value(document, opened.content),
+            read_epoch(document) if "epoch" in document else None,
+            read_time(document, "touched_at"),
         )
+        opened.check(write.binding)
     except Exception as error:
         raise _unreadable(where, error) from error
+    return write
 
 
 def _address(document: Document) -> Address:
-    return Address(*(_text(document[field]) for field in ("thread_id", "checkpoint_ns", "checkpoint_id")))
+    return Address(*(read_field(document, field, str) for field in ("thread_id", "checkpoint_ns", "checkpoint_id")))
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{type(value).__name__} where a string belongs")
+def _document(value: object) -> Document:
+    if not isinstance(value, dict):
+        raise CorruptDataError(f"{shown(value)} stands where a document belongs")
     return value
+
+
+def _optional(document: Document, field: str) -> str | None:
+    """Return a string that need not be given, but has its field."""
+    return None if document[field] is None else read_field(document, field, str)
+
+
+def _flag(document: Document, field: str) -> bool:
+    """Return a flag that only stands there where it is set."""
+    return read_field(document, field, bool) if document.get(field) is not None else False
 
 
 def _unreadable(where: str, error: Exception) -> MongomemError:
     """Return what to raise for a document that cannot be read: what to do about it, if that is known."""
+    if isinstance(error, UnopenedError):
+        return UnopenedError(f"{where}: {error}", error.obstacle)
     if isinstance(error, ConfigurationError):
         return ConfigurationError(f"{where}: {error}")
-    return CorruptDataError(f"{where}: its document is not readable: {error!r}")
+    why = str(error) if isinstance(error, CorruptDataError) else f"its document is not readable: {shown(error)}"
+    return CorruptDataError(f"{where}: {why}")

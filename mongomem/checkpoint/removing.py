@@ -9,22 +9,29 @@ from functools import partial
 
 from langchain_core.runnables import RunnableConfig
 
+from mongomem.arguments import checked_flag, checked_number, shown
 from mongomem.checkpoint.addresses import Address, identifier
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import (
     CHECKPOINT,
-    all_chunks_of,
+    NAMING_FIELDS,
+    THREAD,
+    all_but_the_thread,
     checkpoint_key,
+    is_epoch,
+    misfiled,
     new_generation_number,
     next_epoch,
+    other_than_after,
+    other_than_from,
     whole_milliseconds,
 )
-from mongomem.checkpoint.lineage import Node, Removal, beyond_the_last, callers_of, removal
-from mongomem.checkpoint.loading import Body, Placed, load, look_twice, revive_body
-from mongomem.checkpoint.records import Record, read_record
-from mongomem.checkpoint.sweeping import sweep
+from mongomem.checkpoint.lineage import Node, Removal, beyond_the_last, caller_of, removal
+from mongomem.checkpoint.loading import Body, Placed, load, look_twice, read_records, revive_body
+from mongomem.checkpoint.records import Record
+from mongomem.checkpoint.sweeping import read_roots, sweep
 from mongomem.checkpoint.thread_list import Thread, list_threads
-from mongomem.checkpoint.threads import ATTEMPTS, contention, new_generation, pause, thread_query
+from mongomem.checkpoint.threads import ATTEMPTS, contention, known_thread, new_generation, pause, thread_query
 from mongomem.commands import BulkWrite, DeleteMany, Document, Find, Update, UpdateMany
 from mongomem.errors import ConfigurationError, InvalidInputError
 
@@ -65,25 +72,27 @@ async def delete_thread(context: Context, thread_id: str, only_if: Document | No
             return False
         now = whole_milliseconds(context.now())
         last = threads[0].get("epoch") if threads else None
-        epoch = next_epoch(now, last if isinstance(last, int) else None)
-        tombstone = {"deleted_at": now, "touched_at": now, "epoch": epoch, "generation": new_generation_number()}
-        reply = await UpdateMany(context.checkpoints, query | {"epoch": last}, {"$set": tombstone})
+        epoch = next_epoch(now, last if is_epoch(last) else None)
+        stamps = {"deleted_at": now, "touched_at": now}
+        tombstone = {"type": THREAD, "epoch": epoch, "generation": new_generation_number(), **stamps}
+        reply = await UpdateMany(context.checkpoints, query | {"epoch": {"$eq": last}}, {"$set": tombstone})
         if reply.matched_count or not threads:
             await _bury(context, thread_id, epoch, now)
             return True
         await pause(attempt)
-    raise contention(thread_id)
+    raise await contention(context, thread_id)
 
 
 async def _bury(context: Context, thread_id: str, epoch: int, deleted_at: datetime) -> None:
     """Delete what belongs to lives before `epoch`; last of all what a repetition finds the thread by."""
-    ended = {"thread_id": thread_id, "epoch": {"$lt": epoch}}
+    ended = {"thread_id": thread_id, "epoch": other_than_from(epoch)}
     await DeleteMany(context.checkpoints, {"type": CHECKPOINT, **ended})
-    await DeleteMany(context.writes, {"thread_id": thread_id, "touched_at": {"$lte": deleted_at}})
-    await DeleteMany(context.checkpoints, all_chunks_of(thread_id) | ended)
+    await DeleteMany(context.writes, {"thread_id": thread_id, "touched_at": other_than_after(deleted_at)})
+    await DeleteMany(context.checkpoints, all_but_the_thread(thread_id) | ended)
+    for collection in (context.checkpoints, context.writes):
+        await DeleteMany(collection, misfiled(thread_id))
     buried = thread_query(thread_id) | {"epoch": epoch, "deleted_at": deleted_at}
-    named_by = {"metadata": "", "last_metadata": "", "updated_at": ""}
-    await UpdateMany(context.checkpoints, buried, {"$unset": named_by})
+    await UpdateMany(context.checkpoints, buried, {"$unset": dict.fromkeys(NAMING_FIELDS, "")})
     context.state.forget_thread(thread_id)
 
 
@@ -108,14 +117,13 @@ def checked_rule(now: datetime, strategy: object, keep_last: object, older_than:
         InvalidInputError: For an unknown strategy, fewer than one to keep, or no span of time.
     """
     if strategy not in ("keep_latest", "delete"):
-        raise InvalidInputError(f'strategy must be "keep_latest" or "delete", not {strategy!r:.80}')
-    if isinstance(keep_last, bool) or not isinstance(keep_last, int) or keep_last < 1:
-        raise InvalidInputError(f"keep_last must be a whole number from 1 on, not {keep_last!r:.80}")
+        raise InvalidInputError(f'strategy must be "keep_latest" or "delete", not {shown(strategy)}')
+    keep = checked_number("keep_last", keep_last, least=1)
     if older_than is None:
-        return PruneRule(str(strategy), keep_last, None)
+        return PruneRule(str(strategy), keep, None)
     if not isinstance(older_than, timedelta) or older_than < timedelta(0):
-        raise InvalidInputError(f"older_than must be a timedelta that is not negative, not {older_than!r:.80}")
-    return PruneRule(str(strategy), keep_last, _ago(now, older_than))
+        raise InvalidInputError(f"older_than must be a timedelta that is not negative, not {shown(older_than)}")
+    return PruneRule(str(strategy), keep, _ago(now, older_than))
 
 
 def _ago(now: datetime, span: timedelta) -> datetime:
@@ -127,11 +135,11 @@ def _ago(now: datetime, span: timedelta) -> datetime:
 
 
 async def prune(
-    context: Context, thread_ids: object, strategy: object, keep_last: object, older_than: object, dry_run: bool
+    context: Context, thread_ids: object, strategy: object, keep_last: object, older_than: object, dry_run: object
 ) -> list[Pruned]:
     """Remove checkpoints of threads by a rule; say what went, or would go."""
-    rule = checked_rule(context.now(), strategy, keep_last, older_than)
-    return [await _remove(context, one, rule.doomed, dry_run) for one in _distinct("thread_id", thread_ids)]
+    rule, is_dry = checked_rule(context.now(), strategy, keep_last, older_than), checked_flag("dry_run", dry_run)
+    return [await _remove(context, one, rule.doomed, is_dry) for one in _distinct("thread_id", thread_ids)]
 
 
 async def delete_for_runs(context: Context, run_ids: object) -> None:
@@ -152,17 +160,18 @@ async def delete_for_runs(context: Context, run_ids: object) -> None:
         await _remove(context, thread_id, doomed, dry_run=False)
 
 
-async def delete_idle_threads(context: Context, idle_for: object, dry_run: bool) -> list[Thread]:
+async def delete_idle_threads(context: Context, idle_for: object, dry_run: object) -> list[Thread]:
     """Delete the threads that were not updated for so long, in any namespace; say which, or which would go."""
     if not isinstance(idle_for, timedelta) or idle_for <= timedelta(0):
-        raise InvalidInputError(f"idle_for must be a positive timedelta, not {idle_for!r:.80}")
+        raise InvalidInputError(f"idle_for must be a positive timedelta, not {shown(idle_for)}")
+    is_dry = checked_flag("dry_run", dry_run)
     cutoff = _ago(context.now(), idle_for)
     idle: list[Thread] = []
     before: Thread | datetime = cutoff
     while True:
         page = await list_threads(context, None, IDLE_PAGE, before, ended=True)
         still = {"updated_at": {"$lt": cutoff}}
-        idle += [thread for thread in page if dry_run or await delete_thread(context, thread.thread_id, still)]
+        idle += [thread for thread in page if is_dry or await delete_thread(context, thread.thread_id, still)]
         if len(page) < IDLE_PAGE:
             return idle
         before = page[-1]
@@ -179,19 +188,21 @@ async def _remove(
 ) -> Pruned:
     """Remove what is doomed from a thread; then collect its garbage. A thread left without checkpoints goes whole."""
     for attempt in range(ATTEMPTS):
-        threads = await Find(context.checkpoints, thread_query(thread_id), {"updated_at": 1, "epoch": 1}, limit=1)
+        threads = await Find(context.checkpoints, thread_query(thread_id), limit=1)
+        known_thread(context, threads[0] if threads else None)  # or raise, before anything is changed
         nodes = await look_twice(partial(_nodes, context, thread_id, threads))
         what = removal(nodes, doomed(nodes))
         if dry_run:
             return _report(thread_id, what.removed, what.hidden)
         if not nodes or len(what.removed) < len(nodes):
+            await look_twice(partial(read_roots, context, thread_id))  # or raise, before anything is changed
             return await _take(context, thread_id, threads, what)
         # Everything goes, unless a put has come since: then look again.
-        unchanged = {"updated_at": threads[0].get("updated_at")} if threads else None
+        unchanged = {"updated_at": {"$eq": threads[0].get("updated_at")}} if threads else None
         if await delete_thread(context, thread_id, unchanged):
             return _report(thread_id, what.removed, what.hidden)
         await pause(attempt)
-    raise contention(thread_id)
+    raise await contention(context, thread_id)
 
 
 def _report(thread_id: str, removed: Sequence[Address], hidden: Sequence[Address]) -> Pruned:
@@ -249,8 +260,8 @@ async def _nodes(context: Context, thread_id: str, threads: Sequence[Document]) 
     query: Document = {"type": CHECKPOINT, "thread_id": thread_id}
     if threads:
         query["epoch"] = threads[0].get("epoch")
-    records = [read_record(document, context.codec) for document in await Find(context.checkpoints, query)]
-    bodies = await load(context, [Placed(thread_id, record.body) for record in records])
+    records = await read_records(context, await Find(context.checkpoints, query))
+    bodies = await load(context, [Placed(record.address, record.body) for record in records])
     return [
         _node(record, revive_body(context, record.address, record.body, body.data))
         for record, body in zip(records, bodies, strict=True)
@@ -265,7 +276,8 @@ def _node(record: Record, body: Body) -> Node:
         record.created_at,
         record.hidden,
         body.metadata.get("run_id"),
-        callers_of(record.address.thread_id, record.address.checkpoint_ns, body.metadata.get("parents")),
+        caller_of(record.address.thread_id, record.address.checkpoint_ns, body.metadata.get("parents")),
+        record.sends_in_parent,
         frozenset(record.channels),
         frozenset(body.checkpoint["channel_versions"]),
         frozenset(counters if isinstance(counters, Mapping) else ()),

@@ -46,8 +46,8 @@ async def restore(context: Context, records: Sequence[Record], writes: Writes) -
     """
     placed: list[Placed] = []
     for record in records:
-        placed += [Placed(record.address.thread_id, value) for value in (record.body, *record.channels.values())]
-        placed += [Placed(write.address.thread_id, write.value) for write in _writes_for(record, writes)]
+        placed += [Placed(record.address, value) for value in (record.body, *record.channels.values())]
+        placed += [Placed(write.address, write.value) for write in _writes_for(record, writes)]
     loaded = await load(context, placed)
     work = partial(_decode_all, context, records, writes, loaded)
     restored: list[Restored] = await Compute(work, sum(len(one.data) for one in loaded))

@@ -19,26 +19,30 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.store.base import NOT_PROVIDED, NotProvided
 
+from mongomem.arguments import checked_flag, checked_number
 from mongomem.checkpoint import pending, reading, writing
 from mongomem.checkpoint.caches import SaverState
-from mongomem.checkpoint.codec import Codec
+from mongomem.checkpoint.codec import Codec, Policy
 from mongomem.checkpoint.context import (
     Context,
     Options,
-    checked_cache_bytes,
+    checked_clock,
     checked_grace,
     checked_keys,
     lifetime,
 )
+from mongomem.checkpoint.default_serializer import checked_serde
 from mongomem.checkpoint.documents import Collections
 from mongomem.checkpoint.history import get_delta_channel_history
 from mongomem.checkpoint.setup import setup
 from mongomem.checkpoint.upkeep import ThreadUpkeep
-from mongomem.checkpoint.versions import next_version
+from mongomem.checkpoint.versions import Version, next_version
 from mongomem.clock import utc_now
 from mongomem.connection import OPEN_TIMEOUT
 from mongomem.drivers import Concerns, begins_at_call, drivers_for
+from mongomem.errors import ConfigurationError
 from mongomem.opening import Opening
 from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
 
@@ -55,9 +59,11 @@ class MongoSaver(ThreadUpkeep):
         client: A ``MongoClient`` (sync and async methods), an ``AsyncMongoClient`` (async methods only)
             or a ``mongomock.MongoClient``. The caller owns and closes it.
         db_name: The database. None: the one that the client's connection string names, else ``mongomem``.
-        serde: Serializer of values; LangGraph's ``EncryptedSerializer`` encrypts every chunk.
-        ttl: How long an unused thread lives, in minutes or as a ``timedelta``; None means for ever. Belongs
-            to the collections: give every saver of them the same.
+        serde: Serializer of values; LangGraph's ``EncryptedSerializer`` encrypts every chunk. The default one revives
+            data types and calls no function, see `mongomem.checkpoint.default_serializer`.
+        ttl: How long an unused thread lives, in minutes or as a ``timedelta``. Belongs to the collections: not given,
+            it is as they have it, and a saver that is given another one changes it in its setup. None means for ever:
+            the setup ends a TTL that they have.
         collection_prefix: Put before the names of the collections.
         auto_setup: Create the indexes before the first write. Off for users who may not create indexes.
         metadata_indexes: Metadata keys by which threads are listed, e.g. ``("user_id",)``.
@@ -67,6 +73,12 @@ class MongoSaver(ThreadUpkeep):
         cache_bytes: How many bytes the saver may remember in this process: chunks, parents of puts, messages.
         concerns: Read preference, read concern and write concern; primary and majority by default.
         clock: Tells the time, aware and in UTC.
+        allow_plaintext: Where the serializer encrypts, also read what stands there in plain, and go on with threads
+            that were begun so. For a migration: whoever may write to the database can then put plain content there.
+        allow_unbound: Where the serializer encrypts, also read content of the first format, which was not bound to
+            its thread and place. Off once none is left.
+        check_chunks: Compare the content of plain chunks with their names when they are read. It takes about a
+            millisecond for a megabyte.
 
     Does no I/O. Errors: `mongomem.errors`; those of the driver pass through.
     """
@@ -77,7 +89,7 @@ class MongoSaver(ThreadUpkeep):
         db_name: str | None = None,
         *,
         serde: SerializerProtocol | None = None,
-        ttl: float | timedelta | None = None,
+        ttl: float | timedelta | NotProvided | None = NOT_PROVIDED,
         collection_prefix: str = DEFAULT_PREFIX,
         auto_setup: bool = True,
         metadata_indexes: Sequence[str] = ("user_id",),
@@ -86,18 +98,26 @@ class MongoSaver(ThreadUpkeep):
         cache_bytes: int = CACHE_BYTES,
         concerns: Concerns | None = None,
         clock: Callable[[], datetime] = utc_now,
+        allow_plaintext: bool = False,
+        allow_unbound: bool = True,
+        check_chunks: bool = True,
     ) -> None:
-        super().__init__(serde=serde)
+        super().__init__(serde=checked_serde(serde))
         self._drivers = drivers_for(client, db_name, concerns or Concerns())
-        self._state = SaverState(checked_cache_bytes(cache_bytes))
+        self._state = SaverState(checked_number("cache_bytes", cache_bytes, error=ConfigurationError))
         self._options = Options(
             Collections(checked_prefix(collection_prefix)),
             lifetime(ttl),
             checked_grace(grace),
             None if clear_metadata is None else checked_keys("clear_metadata", clear_metadata),
             checked_keys("metadata_indexes", metadata_indexes),
-            auto_setup,
-            clock,
+            checked_flag("auto_setup", auto_setup, ConfigurationError),
+            checked_clock(clock),
+            Policy(
+                checked_flag("allow_plaintext", allow_plaintext, ConfigurationError),
+                checked_flag("allow_unbound", allow_unbound, ConfigurationError),
+                checked_flag("check_chunks", check_chunks, ConfigurationError),
+            ),
         )
 
     @classmethod
@@ -113,6 +133,14 @@ class MongoSaver(ThreadUpkeep):
             **options: Those of `MongoSaver`; any other reaches the client.
         """
         return Opening.of(cls, uri, open_timeout, {"db_name": db_name, **options})
+
+    @property
+    def damaged_documents(self) -> int:
+        """How many different documents listings have left out so far, because they or what they lead to is damaged.
+
+        Each was told once by the logger ``mongomem``.
+        """
+        return self._state.damage.count
 
     def setup(self) -> None:
         """Create the indexes and bring older documents up to date. Idempotent, and safe when many do it at once."""
@@ -234,16 +262,15 @@ class MongoSaver(ThreadUpkeep):
         """Do what `get_delta_channel_history` does."""
         return self._drivers.arun(get_delta_channel_history(self._context(), config, channels))
 
-    def get_next_version(self, current: str | None, channel: None) -> str:
-        """Return a version above `current`: an ordered string, whatever kind `current` is of."""
+    def get_next_version(self, current: Version | None, channel: None) -> Version:
+        """Return a version above `current`, of its kind; without one an ordered string."""
         return next_version(current)
 
-    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[str]:
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[Any]:
         """Return a clone whose serializer also revives these types; it shares client and caches."""
         return super().with_allowlist(extra_allowlist)
 
     def _context(self) -> Context:
-        codec = Codec.of(
-            self.serde, self._state.messages
-        )  # read at call time: with_allowlist clones differ in it alone
+        # The serializer is read at call time: with_allowlist clones differ in it alone.
+        codec = Codec.of(self.serde, self._state.messages, self._options.policy)
         return Context(self._options, codec, self._state)

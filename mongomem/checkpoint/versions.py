@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import random
+from typing import TypeAlias
+
+from mongomem.arguments import shown
+from mongomem.errors import InvalidInputError
+
+Version: TypeAlias = str | int | float
+"""LangGraph compares the versions of a thread with each other: all of one thread are of one kind."""
 
 
-def next_version(current: str | float | None) -> str:
-    """Return a version above `current`, as the in-memory and Postgres savers write it.
+def next_version(current: object) -> Version:
+    """Return a version above `current`, of its kind.
 
-    A zero-padded counter, so that strings order as numbers do, and a random fraction, so that two
-    branches that count to the same number differ. A thread that was begun with integer or float
-    versions goes on from them.
+    Without one, and above a string, it is as the in-memory and Postgres savers write it: a zero-padded counter, so that
+    strings order as numbers do, and a random fraction, so that two branches that count to the same number differ. A
+    thread that came from a saver with integers or floats counts on in these.
+
+    Raises:
+        InvalidInputError: `current` is no version.
     """
     if current is None:
-        count = 0
-    elif isinstance(current, str):
-        count = int(current.split(".")[0])
-    else:
-        count = int(current)
-    return f"{count + 1:032}.{random.random():016}"  # noqa: S311 (tells branches apart, guards nothing)
+        return _written(1)
+    if isinstance(current, str) and (count := current.partition(".")[0]).isdecimal():
+        return _written(int(count) + 1)
+    if isinstance(current, float) and math.isfinite(current):
+        return max(current + 1, math.nextafter(current, math.inf))
+    if isinstance(current, int) and not isinstance(current, bool):
+        return current + 1
+    raise InvalidInputError(f"the version of a channel is a number, or a string that begins with one: {shown(current)}")
+
+
+def _written(count: int) -> str:
+    return f"{count:032}.{random.random():016}"  # noqa: S311 (tells branches apart, guards nothing)

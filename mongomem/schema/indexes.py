@@ -79,7 +79,8 @@ async def ensure_indexes(indexes: Sequence[Index]) -> None:
             is in its place.
     """
     for collection, rows in groupby(sorted(indexes, key=lambda row: row.collection), key=lambda row: row.collection):
-        there = await _indexes_there(collection)
+        found = await read_indexes(collection)
+        there = None if found is None else {document["name"]: document for document in found}
         missing = [row for row in rows if there is None or not row.is_made(there.get(row.name))]
         try:
             await _make(collection, missing, there or {})
@@ -95,10 +96,10 @@ async def ensure_indexes(indexes: Sequence[Index]) -> None:
                 raise _missing_right(what, right, error) from None
 
 
-async def _indexes_there(collection: str) -> dict[str, Document] | None:
-    """Read the indexes by their names; None where the user may not."""
+async def read_indexes(collection: str) -> list[Document] | None:
+    """Read the indexes of a collection; None where the user may not."""
     try:
-        return {document["name"]: document for document in await ListIndexes(collection)}
+        return await ListIndexes(collection)
     except OperationFailure as error:
         if error.code not in UNAUTHORIZED:
             raise

@@ -36,6 +36,17 @@ def decode_vectors(vectors: Sequence[bytes]) -> Vector:
     return joined.reshape(len(vectors), -1).astype(np.float32, copy=False)
 
 
+def is_vector(value: object, dims: int) -> bool:
+    """Say whether this is a vector as `encode_vector` makes them, and `decode_vectors` can read it with others."""
+    return isinstance(value, bytes) and len(value) == len(VECTOR_HEADER) + 4 * dims and value.startswith(VECTOR_HEADER)
+
+
+def are_finite(vectors: Vector) -> npt.NDArray[np.bool_]:
+    """Say of each vector whether it has only numbers: of what else a damaged one holds, nothing can be compared."""
+    finite: npt.NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(vectors), axis=1)
+    return finite
+
+
 def code_type(dims: int) -> np.dtype[np.void]:
     """Describe the code of one vector.
 
@@ -56,6 +67,19 @@ def encode_codes(vectors: Vector, metric: Metric) -> bytes:
     codes["square"] = np.einsum("ij,ij->i", coded, coded)
     codes["residual"] = np.linalg.norm(coded - scale[:, None] * codes["levels"], axis=1)
     return codes.tobytes()
+
+
+def are_codes(value: object, dims: int) -> bool:
+    """Say whether these are codes as `encode_codes` makes them."""
+    size = code_type(dims).itemsize
+    if not isinstance(value, bytes) or not value or len(value) % size:
+        return False
+    return can_be_ranked(decode_codes([value], dims))
+
+
+def can_be_ranked(codes: Codes) -> bool:
+    """Say whether the numbers beside the levels are finite and not negative: one that is not would spoil a ranking."""
+    return all(bool((np.isfinite(codes[name]) & (codes[name] >= 0)).all()) for name in ("scale", "residual", "square"))
 
 
 def decode_codes(codes: Iterable[bytes], dims: int) -> Codes:

@@ -11,11 +11,13 @@ not visible yet, if none takes longer than `IN_FLIGHT_SECONDS` from stamp to vis
 
 The first gives a floor at once (the time of day is asked for once, by the read that loads a matrix),
 the second brings it up to the newest stamp where writing pauses; so
-a search of a namespace at rest reads no document again. Clocks of clients play no part.
+a search of a namespace at rest reads no document again. Clocks of clients play no part, but for this: a
+stamp that is far ahead of them was made by hand, and moves no floor.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -27,6 +29,19 @@ IN_FLIGHT_SECONDS = 5
 
 NOTHING = Timestamp(0, 1)
 """Below every stamp. The one before it, (0, 0), means "now" to mongomock, and to a server that inserts it."""
+
+
+AHEAD_SECONDS = 366 * 24 * 3600
+"""A server's logical clock is never farther ahead of its time of day (``maxAcceptableLogicalClockDriftSecs``, MongoDB
+4.4 to 8.2)."""
+
+LAST_SECOND = 2**32 - 1
+"""What a BSON timestamp can say at most."""
+
+
+def latest_stamp() -> Stamp:
+    """Return the latest stamp that a server may have given until now."""
+    return Timestamp(min(LAST_SECOND, int(time.time()) + AHEAD_SECONDS), 0)
 
 
 @dataclass(slots=True)
@@ -53,6 +68,8 @@ class Freshness:
         Where it is known what time it was on the server before the read, in seconds since 1970, the
         floor is at least as much below that.
         """
+        latest = latest_stamp()
+        stamps = [stamp for stamp in stamps if stamp <= latest]
         if began >= self.due:
             self.floor = max(self.floor, self.pending)
             self.pending = max([self.newest, *stamps])

@@ -13,13 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from mongomem.locks import Guarded
-from mongomem.search.codes import Codes, code_type, decode_codes
-from mongomem.search.freshness import Freshness, Stamp
+from mongomem.search.codes import Codes, are_codes, can_be_ranked, code_type, decode_codes
+from mongomem.search.freshness import Freshness, Stamp, latest_stamp
 from mongomem.search.metrics import Metric, Vector, normalized
 
 Candidate: TypeAlias = tuple[float, str]
@@ -56,11 +56,11 @@ FLOAT_NOISE = 2 * float(np.finfo(np.float32).eps)
 
 
 class Change(NamedTuple):
-    """An item as it was last written: its `codes`, or None where it has no vector."""
+    """An item as it was last written: what its document has as `codes`, None where it has no vector."""
 
     id: str
     stamp: Stamp
-    codes: bytes | None
+    codes: Any
 
 
 @dataclass(slots=True)
@@ -113,18 +113,26 @@ class Matrix(Guarded):
             return False
         return True
 
-    def absorb(self, changes: Iterable[Change]) -> None:
-        """Take in changes, in any order and as often as one likes: the newest of each item stays."""
+    def absorb(self, changes: Iterable[Change]) -> list[str]:
+        """Take in changes, in any order and as often as one likes: the newest of each item stays.
+
+        Return the ids of those whose codes are damaged. They are as if they had none.
+        """
         with self._lock:
             stamps, newer = self._stamps, dict[str, Change]()
+            latest = latest_stamp()
             for change in changes:
                 known = stamps.get(change.id)
-                if known is None or known < change.stamp:
+                if known is None or known < change.stamp or latest < known:
                     if known is not None:
                         self._remove_rows(change.id)
                     stamps[change.id] = change.stamp
                     newer[change.id] = change
-            self._append([change for change in newer.values() if change.codes])
+            coded = [change for change in newer.values() if change.codes is not None]
+            damaged = [] if self._append(coded) else [one.id for one in coded if not are_codes(one.codes, self.dims)]
+            if damaged:
+                self._append([change for change in coded if change.id not in damaged])
+            return damaged
 
     def note(self, stamps: list[Stamp], *, began: float, ended: float, server_time: int = 0) -> None:
         """Take in which stamps a read met, all of whose changes were absorbed. See `Freshness.note`."""
@@ -179,18 +187,26 @@ class Matrix(Guarded):
                 codes, owners = codes[rows], [owners[row] for row in rows]
             if not owners or not count:
                 return []
-            slack = self._slack(codes, query)
-            return best(self._scored(codes, query), codes["residual"], owners, count, slack)
+            with np.errstate(over="ignore", invalid="ignore"):  # of vectors without bound, or of damaged ones
+                slack = self._slack(codes, query)
+                scores = self._scored(codes, query)
+            return best(scores, codes["residual"], owners, count, slack)
 
     def _reset(self) -> None:
         self._codes = np.empty(0, dtype=code_type(self.dims))
         self._owners, self._rows, self._stamps = [], {}, {}
         self.freshness, self._swept, self._waited, self._loading_until = Freshness(), 0, 0, 0.0
 
-    def _append(self, changes: list[Change]) -> None:
+    def _append(self, changes: list[Change]) -> bool:
+        """Append the codes of changes, all or none; say whether they were sound."""
         if not changes:
-            return
-        codes = decode_codes([change.codes or b"" for change in changes], self.dims)
+            return True
+        parts, size = [change.codes for change in changes], self._codes.itemsize
+        if {*map(type, parts)} != {bytes} or any(not length or length % size for length in {*map(len, parts)}):
+            return False
+        codes = decode_codes(parts, self.dims)
+        if not can_be_ranked(codes):
+            return False
         row = len(self._owners)
         if row:
             self._reserve(row + len(codes))
@@ -201,12 +217,13 @@ class Matrix(Guarded):
         if len(ids) == len(codes):
             self._owners += ids
             self._rows.update(zip(ids, ([own] for own in range(row, row + len(ids))), strict=True))
-            return
-        for change in changes:
-            count = len(change.codes or b"") // codes.itemsize
-            self._rows[change.id] = list(range(row, row + count))
-            self._owners += [change.id] * count
+            return True
+        for item, part in zip(ids, parts, strict=True):
+            count = len(part) // size
+            self._rows[item] = list(range(row, row + count))
+            self._owners += [item] * count
             row += count
+        return True
 
     def _reserve(self, rows: int) -> None:
         if rows > len(self._codes):

@@ -7,9 +7,10 @@ item the last one counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from langgraph.store.base import (
     GetOp,
@@ -19,19 +20,21 @@ from langgraph.store.base import (
     Op,
     PutOp,
     SearchOp,
-    validate_op_namespace,
 )
 
+from mongomem.arguments import checked_flag, checked_text, shown
 from mongomem.errors import InvalidInputError
 from mongomem.store.documents import MAX_DOCUMENT_BYTES, Put
-from mongomem.store.expiry import check_minutes
-from mongomem.store.filters import check_filter
+from mongomem.store.expiry import checked_minutes
+from mongomem.store.filters import Query, checked_filter, to_query
 from mongomem.store.indexing import Indexing
-from mongomem.store.namespaces import Namespace, item_id, path_of
-from mongomem.store.values import encode_value, named
+from mongomem.store.namespaces import Namespace, item_id, name_of_item, path_of
+from mongomem.store.values import elements, encode_value, is_text, plain
 
 MOST_ITEMS = 2**31 - 2
 """More than these no search gives or leaves out: what a driver takes for a limit and a batch (BSON's int32)."""
+
+HIGHEST_SCORE = sys.float_info.max
 
 LONGEST_PATH = MAX_DOCUMENT_BYTES // 4
 LONGEST_KEY = MAX_DOCUMENT_BYTES // 2
@@ -46,13 +49,37 @@ class Deletion:
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search, checked.
+
+    Attributes:
+        filter: In plain types; None where everything matches.
+        narrowed: What the server can be told of the filter; empty where that is nothing.
+        min_score: What scores lower, or not at all, is no answer; None: everything is.
+    """
+
+    prefix: Namespace
+    filter: dict[str, Any] | None
+    narrowed: Query
+    limit: int
+    offset: int
+    query: str | None
+    refresh_ttl: bool
+    min_score: float | None
+
+    @property
+    def path(self) -> str:
+        return path_of(self.prefix)
+
+
 @dataclass(slots=True)
 class Batch:
     """The operations of a batch by kind; reads by their place in the answer, writes by the id of their item."""
 
     size: int = 0
     gets: dict[int, GetOp] = field(default_factory=dict)
-    searches: dict[int, SearchOp] = field(default_factory=dict)
+    searches: dict[int, Search] = field(default_factory=dict)
     listings: dict[int, ListNamespacesOp] = field(default_factory=dict)
     writes: dict[str, Put | Deletion] = field(default_factory=dict)
 
@@ -69,13 +96,15 @@ def put_op(namespace: Any, key: Any, value: Any, index: Any, ttl: Any) -> PutOp:
     """Make the operation of ``put``, which alone may not write to the root or to LangGraph's own namespace.
 
     Raises:
-        InvalidNamespaceError: As said.
+        InvalidInputError: The namespace is no tuple or list.
+        InvalidNamespaceError: As said, or a label cannot be one.
     """
-    if namespace == ():
+    checked = check_namespace(namespace)
+    if not checked:
         raise InvalidNamespaceError("The namespace of an item cannot be empty")
-    if isinstance(namespace, tuple) and namespace[0] == "langgraph":
-        raise InvalidNamespaceError(f'The first label of a namespace cannot be "langgraph": {namespace!r}')
-    return PutOp(namespace, key, value, index, ttl)
+    if checked[0] == "langgraph":
+        raise InvalidNamespaceError(f'The first label of a namespace cannot be "langgraph": {shown(checked)}')
+    return PutOp(checked, key, value, index, ttl)
 
 
 def list_op(prefix: Any, suffix: Any, max_depth: Any, limit: Any, offset: Any) -> ListNamespacesOp:
@@ -94,17 +123,18 @@ def sort_batch(ops: Iterable[Op], indexing: Indexing | None) -> Batch:
         UnstorableValueError: A value cannot be stored.
     """
     batch = Batch()
-    for place, op in enumerate(ops):
+    for place, op in enumerate(_iterator(ops)):
         if isinstance(op, GetOp):
             batch.gets[place] = _checked_get(op)
         elif isinstance(op, SearchOp):
-            batch.searches[place] = _checked_search(op)
+            batch.searches[place] = checked_search(op, indexing)
         elif isinstance(op, PutOp):
-            batch.writes[item_id(*_checked_address(op))] = _checked_put(op, indexing)
+            write = _checked_put(op, indexing)
+            batch.writes[item_id(write.namespace, write.key)] = write
         elif isinstance(op, ListNamespacesOp):
             batch.listings[place] = _checked_listing(op)
         else:
-            raise InvalidInputError(f"Unknown operation: {op!r}")
+            raise InvalidInputError(f"ops must be operations such as GetOp, not {shown(op)}")
         batch.size += 1
     return batch
 
@@ -118,92 +148,135 @@ def join_writes(batches: Iterable[Batch]) -> Batch:
     return joined
 
 
-def check_namespace(namespace: Any, name: str = "namespace") -> None:
-    """Refuse what is no tuple of labels.
+def _iterator(ops: Iterable[Op]) -> Iterator[Op]:
+    try:
+        return iter(ops)
+    except Exception as error:  # whatever an object that is no iterable does
+        raise InvalidInputError(f"ops must be a list of operations, not {shown(ops)}") from error
+
+
+def check_namespace(namespace: object, name: str = "namespace") -> Namespace:
+    """Return a namespace as a tuple of strings; a list is one too, as for LangGraph's other stores.
 
     Raises:
-        InvalidInputError: Not a tuple.
+        InvalidInputError: Neither a tuple nor a list.
         InvalidNamespaceError: A label is empty, no string, or holds a period, NUL or a surrogate; or all are too long.
     """
-    if not isinstance(namespace, tuple):
-        raise InvalidInputError(f'{name} must be a tuple of strings such as ("users", "u1"), not {namespace!r}')
-    validate_op_namespace(SearchOp(namespace))
-    try:
-        length = len(path_of(namespace).encode())
-    except UnicodeEncodeError:
-        raise InvalidNamespaceError(f"A label of {name} holds a surrogate, which is no character") from None
-    if length > LONGEST_PATH:
+    if not isinstance(namespace, (tuple, list)):
+        raise InvalidInputError(f'{name} must be a tuple of strings such as ("users", "u1"), not {shown(namespace)}')
+    labels = tuple(_checked_label(label, name) for label in elements(namespace))
+    length = total = 0  # of the path, and of the paths of all prefixes
+    for label in labels:
+        length += 1 + len(label.encode())
+        total += length
+    if length > LONGEST_PATH or total > MAX_DOCUMENT_BYTES:
         raise InvalidNamespaceError(f"{name} is longer than any document holds: {length:,} bytes")
+    return labels
 
 
-def _checked_address(op: GetOp | PutOp) -> tuple[Namespace, str]:
-    check_namespace(op.namespace)
-    if not isinstance(op.key, str):
-        raise InvalidInputError(f"key must be a string, not {op.key!r}")
-    try:
-        length = len(op.key.encode())
-    except UnicodeEncodeError:
-        raise InvalidInputError(f"key {op.key!r} holds a surrogate, which is no character") from None
-    if length > LONGEST_KEY:
-        raise InvalidInputError(f"key {op.key[:20]!r}... is longer than any document holds: {length:,} bytes")
-    return op.namespace, op.key
+def _checked_label(label: object, name: str) -> str:
+    if not isinstance(label, str):
+        raise InvalidNamespaceError(f"A label of {name} must be a string, not {shown(label)}")
+    text = str.__str__(label)
+    for is_wrong, reason in (
+        (not text, "is empty"),
+        ("." in text, "holds a period ('.')"),
+        ("\x00" in text, "holds NUL"),
+        (not is_text(text), "holds a surrogate, which is no character"),
+    ):
+        if is_wrong:
+            raise InvalidNamespaceError(f"A label of {name} {reason}: {shown(text)}")
+    return text
+
+
+def _checked_key(key: object) -> str:
+    text = checked_text("key", key)
+    if (length := len(text.encode())) > LONGEST_KEY:
+        raise InvalidInputError(f"key {shown(text)} is longer than any document holds: {length:,} bytes")
+    return text
 
 
 def _checked_get(op: GetOp) -> GetOp:
-    _checked_address(op)
-    _check_flag(op.refresh_ttl)
-    return op
+    namespace, key = check_namespace(op.namespace), _checked_key(op.key)
+    return GetOp(namespace, key, checked_flag("refresh_ttl", op.refresh_ttl))
 
 
-def _checked_search(op: SearchOp) -> SearchOp:
-    check_namespace(op.namespace_prefix, "namespace_prefix")
-    _check_number("limit", op.limit)
-    _check_number("offset", op.offset)
-    _check_flag(op.refresh_ttl)
-    if op.query is not None and not isinstance(op.query, str):
-        raise InvalidInputError(f"query must be a string, not {op.query!r}")
-    if op.filter is not None:
-        check_filter(op.filter)
-    return op._replace(limit=min(op.limit, MOST_ITEMS), offset=min(op.offset, MOST_ITEMS))
+def checked_search(op: SearchOp, indexing: Indexing | None, min_score: object = None) -> Search:
+    """Check a search; LangGraph's operation has no place for `min_score`.
+
+    Raises:
+        InvalidInputError: An argument is of the wrong kind, or nothing is scored that `min_score` could leave out.
+        InvalidNamespaceError: A label of the prefix cannot be one.
+    """
+    chosen = None if op.filter is None else checked_filter(op.filter)
+    query = None if op.query is None else checked_text("query", op.query)
+    if min_score is not None and not (query and indexing):
+        raise InvalidInputError("min_score needs a query, and a store with an index: nothing else has a score")
+    return Search(
+        prefix=check_namespace(op.namespace_prefix, "namespace_prefix"),
+        filter=chosen or None,
+        narrowed=to_query(chosen or {}, field="value", exact_field="exact"),
+        limit=min(_checked_count("limit", op.limit), MOST_ITEMS),
+        offset=min(_checked_count("offset", op.offset), MOST_ITEMS),
+        query=query,
+        refresh_ttl=checked_flag("refresh_ttl", op.refresh_ttl),
+        min_score=None if min_score is None else _checked_score(min_score),
+    )
 
 
 def _checked_put(op: PutOp, indexing: Indexing | None) -> Put | Deletion:
+    namespace, key = check_namespace(op.namespace), _checked_key(op.key)
+    name = name_of_item(namespace, key)
+    index, ttl = _checked_choice(op.index, name), checked_minutes(op.ttl)
     if op.value is None:
-        return Deletion(op.namespace, op.key)
-    name = f"item {op.key!r} in {op.namespace!r}"
+        return Deletion(namespace, key)
     if not isinstance(op.value, Mapping):
-        raise InvalidInputError(f"{name}: value must be a dict, not {op.value!r}")
-    _check_choice(op.index, name)
-    check_minutes(op.ttl)
+        raise InvalidInputError(f"{name}: value must be a dict, not {shown(op.value)}")
     value = encode_value(op.value, name)
-    texts = indexing.texts(op.value, op.index) if indexing else ()
-    return Put(op.namespace, op.key, value, texts, op.index and [*op.index], op.ttl)
+    texts = indexing.texts(value.value, index) if indexing else ()
+    return Put(namespace, key, value, texts, index, ttl)
 
 
 def _checked_listing(op: ListNamespacesOp) -> ListNamespacesOp:
-    for condition in op.match_conditions or ():
-        if condition.match_type not in ("prefix", "suffix"):
-            raise InvalidInputError(f"Unknown condition on namespaces: {condition!r}")
-        check_namespace(condition.path, condition.match_type)
-    if op.max_depth is not None:
-        _check_number("max_depth", op.max_depth)
-    _check_number("limit", op.limit)
-    _check_number("offset", op.offset)
-    return op
+    given = op.match_conditions
+    if given is not None and not isinstance(given, (tuple, list)):
+        raise InvalidInputError(f"match_conditions must be a tuple of MatchCondition, not {shown(given)}")
+    return ListNamespacesOp(
+        tuple(_checked_condition(condition) for condition in elements(() if given is None else given)),
+        None if op.max_depth is None else _checked_count("max_depth", op.max_depth),
+        _checked_count("limit", op.limit),
+        _checked_count("offset", op.offset),
+    )
 
 
-def _check_choice(index: Any, name: str) -> None:
+def _checked_condition(condition: object) -> MatchCondition:
+    if not isinstance(condition, MatchCondition):
+        raise InvalidInputError(f"match_conditions must be a tuple of MatchCondition, not of {shown(condition)}")
+    kind = plain(condition.match_type)
+    if not isinstance(kind, str) or kind not in ("prefix", "suffix"):
+        raise InvalidInputError(f'match_type must be "prefix" or "suffix", not {shown(kind)}')
+    return MatchCondition(kind, check_namespace(condition.path, kind))  # type: ignore[arg-type]
+
+
+def _checked_choice(index: object, name: str) -> list[str] | Literal[False] | None:
     if index is None or index is False:
-        return
-    if not isinstance(index, list) or not all(isinstance(path, str) and path for path in index):
-        raise InvalidInputError(f'{name}: index must be None, False or a list of paths such as ["text"], not {index!r}')
+        return index
+    paths = list(elements(index)) if isinstance(index, (list, tuple)) else [None]
+    if not all(isinstance(path, str) and plain(path) for path in paths):
+        raise InvalidInputError(
+            f'{name}: index must be None, False or a list of paths such as ["text"], not {shown(index)}'
+        )
+    return [checked_text("a path of index", path) for path in paths]
 
 
-def _check_number(name: str, number: Any) -> None:
-    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise InvalidInputError(f"{name} must be a whole number, 0 or more, not {named(number)}")
+def _checked_count(name: str, number: object) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or int.__int__(number) < 0:
+        raise InvalidInputError(f"{name} must be a whole number, 0 or more, not {shown(number)}")
+    return int.__int__(number)
 
 
-def _check_flag(refresh_ttl: Any) -> None:
-    if not isinstance(refresh_ttl, bool):
-        raise InvalidInputError(f"refresh_ttl must be True or False, not {refresh_ttl!r}")
+def _checked_score(min_score: object) -> float:
+    number = plain(min_score)
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not abs(number) <= HIGHEST_SCORE:
+        raise InvalidInputError(f"min_score must be a number, not {shown(number)}")
+    return float(number)

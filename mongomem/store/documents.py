@@ -5,11 +5,12 @@
      path: "users NUL u1",                       the shard key; every filter of a write carries it
      prefixes: ["", "users", "users NUL u1"],    a prefix search is an equality on it
      value: {...},                               readable; the truth unless `exact` stands beside it
-     exact: binary,                              see `mongomem.store.values`
+     exact: binary,                              with a digest of `value`, see `mongomem.store.values`
      created_at, updated_at: dates,
      expires_at: date, ttl_minutes: 5.0,         only where the item expires
      changed_at: timestamp,                      of the server's logical clock, set by every write
      index: "a1b2...", index_fields: [...],      which configuration made the vectors; the item's own choice
+     generation: 1,                              how often all were made anew before, where it was not 0
      vectors: [{path, digest, vector}],          one for each text; float32
      codes: binary,                              see `mongomem.search.codes`
      schema_version: 1}
@@ -21,21 +22,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 import bson
-from langgraph.store.base import Item, SearchItem
 
+from mongomem.arguments import shown
 from mongomem.commands import Document, Update
-from mongomem.errors import SchemaVersionError, UnstorableValueError
+from mongomem.errors import UnstorableValueError
 from mongomem.schema.indexes import Index
 from mongomem.search.codes import encode_codes, encode_vector
 from mongomem.search.metrics import Metric, Vector
 from mongomem.store.expiry import expires_at
 from mongomem.store.indexing import Text
-from mongomem.store.namespaces import Namespace, item_id, path_of, prefixes_of
-from mongomem.store.values import Encoded, decode_value
+from mongomem.store.namespaces import (
+    SEPARATOR,
+    Namespace,
+    item_id,
+    name_of_item,
+    namespace_of,
+    path_of,
+    prefixes_of,
+)
+from mongomem.store.values import Encoded
 
 SCHEMA_VERSION = 1
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
@@ -46,11 +55,15 @@ BY_CHANGE = "by_change"
 BY_ID = "_id_"
 
 SHOWN = dict.fromkeys(
-    ("namespace", "key", "value", "exact", "created_at", "updated_at", "expires_at", "ttl_minutes", "schema_version"), 1
+    (
+        *("namespace", "key", "path", "prefixes", "value", "exact"),
+        *("created_at", "updated_at", "expires_at", "ttl_minutes", "schema_version"),
+    ),
+    1,
 )
-"""Projection of what an `Item` is made of."""
+"""Projection of what an item is read from, see `mongomem.store.items`."""
 
-VECTOR_FIELDS = ("index", "vectors", "codes")
+VECTOR_FIELDS = ("index", "generation", "vectors", "codes")
 OPTIONAL = ("exact", "expires_at", "ttl_minutes", "index_fields", *VECTOR_FIELDS)
 """Fields that a put removes where the new item does not have them."""
 
@@ -106,18 +119,22 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """Vectors of the texts of one item, in their order, by a named index configuration."""
+    """Vectors of the texts of one item, in their order and by their digests, by a named index configuration."""
 
     fingerprint: str
+    generation: int
     metric: Metric
-    texts: Sequence[Text]
+    texts: Mapping[str, Text]
     vectors: Vector
 
 
-def put_update(put: Put, embedded: Embedded | None, *, now: datetime, revive: bool) -> Update:
-    """Build the write of one item: an upsert that leaves `created_at` alone.
+def put_update(
+    put: Put, embedded: Embedded | None, *, now: datetime, there: Mapping[str, Any] | None, revive: bool
+) -> Update:
+    """Build the write of one item: an upsert that leaves the `created_at` of what is `there` alone.
 
-    Unless `revive` says that what is there has expired: then it is made anew.
+    Unless `revive` says that this has expired, or is damaged: then it is made anew. It stands where the item belongs
+    afterwards, wherever somebody has moved it.
     """
     fields = _fields(put, embedded, now)
     update: Document = {"$set": fields, "$currentDate": {"changed_at": {"$type": "timestamp"}}}
@@ -127,7 +144,10 @@ def put_update(put: Put, embedded: Embedded | None, *, now: datetime, revive: bo
         fields["created_at"] = now
     else:
         update["$setOnInsert"] = {"created_at": now}
-    return Update({"_id": put.id, "path": path_of(put.namespace)}, update, upsert=True)
+    path: Any = path_of(put.namespace)
+    if there is not None and there.get("path") != path:
+        fields["path"], path = path, {"$eq": there.get("path")}
+    return Update({"_id": put.id, "path": path}, update, upsert=True)
 
 
 def check_size(update: Update, name: str) -> None:
@@ -146,16 +166,27 @@ def vector_fields(embedded: Embedded | None) -> Document:
     """Build the fields that make an item findable by meaning; none where nothing was embedded."""
     if embedded is None:
         return {}
+    named: Document = {"index": embedded.fingerprint}
+    if embedded.generation:
+        named["generation"] = embedded.generation
     if not embedded.texts:
-        return {"index": embedded.fingerprint}
+        return named
     return {
-        "index": embedded.fingerprint,
+        **named,
         "vectors": [
-            {"path": text.path, "digest": text.digest, "vector": encode_vector(vector)}
-            for text, vector in zip(embedded.texts, embedded.vectors, strict=True)
+            {"path": text.path, "digest": digest, "vector": encode_vector(vector)}
+            for (digest, text), vector in zip(embedded.texts.items(), embedded.vectors, strict=True)
         ],
         "codes": encode_codes(embedded.vectors, embedded.metric),
     }
+
+
+def entries_in(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """List what stands in the `vectors` of a document; an entry that is none comes empty."""
+    entries = document.get("vectors")
+    if not isinstance(entries, list):
+        return [] if entries is None else [{}]
+    return [entry if isinstance(entry, dict) else {} for entry in entries]
 
 
 def _fields(put: Put, embedded: Embedded | None, now: datetime) -> Document:
@@ -177,36 +208,10 @@ def _fields(put: Put, embedded: Embedded | None, now: datetime) -> Document:
     return fields
 
 
-def decode_item(document: Mapping[str, Any]) -> Item:
-    """Make the item of a document."""
-    return Item(**_decoded(document))
-
-
-def decode_search_item(document: Mapping[str, Any], score: float | None) -> SearchItem:
-    """Make the search result of a document."""
-    return SearchItem(**_decoded(document), score=score)
-
-
-def _decoded(document: Mapping[str, Any]) -> dict[str, Any]:
-    if document["schema_version"] > SCHEMA_VERSION:
-        raise SchemaVersionError(
-            f"{name_of(document)} was written by a newer mongomem (schema {document['schema_version']}, "
-            f"this one knows {SCHEMA_VERSION}); upgrade mongomem to read it"
-        )
-    return {
-        "namespace": tuple(document["namespace"]),
-        "key": document["key"],
-        "value": decode_value(document["value"], document.get("exact")),
-        "created_at": as_utc(document["created_at"]),
-        "updated_at": as_utc(document["updated_at"]),
-    }
-
-
 def name_of(document: Mapping[str, Any]) -> str:
-    """Call an item by namespace and key, for messages."""
-    return f"item {document['key']!r} in {tuple(document['namespace'])!r}"
-
-
-def as_utc(time: datetime) -> datetime:
-    """Make a stored time aware: PyMongo gives naive UTC unless the client is ``tz_aware``."""
-    return time.replace(tzinfo=timezone.utc) if time.tzinfo is None else time.astimezone(timezone.utc)
+    """Call an item by namespace and key, for messages: those that its `_id` names, whatever else the document says."""
+    named = document.get("_id")
+    if not isinstance(named, str) or SEPARATOR * 2 not in named:
+        return f"the item with the _id {shown(named)}"
+    path, _, key = named.partition(SEPARATOR * 2)
+    return name_of_item(namespace_of(path), key)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from mongomem.arguments import shown
 from mongomem.errors import ConfigurationError, InvalidInputError
-from mongomem.store.values import named
+from mongomem.store.values import plain
 
 LONGEST_MINUTES = 60 * 24 * 366 * 1000
 """A thousand years: later than this no date can be written."""
+
+LAST_DATE = datetime(9999, 12, 31, tzinfo=timezone.utc)
 
 _OPTIONS: dict[str, type | tuple[type, ...]] = {
     "default_ttl": (int, float, type(None)),
@@ -49,38 +52,47 @@ def resolve_expiry(ttl: Any) -> Expiry:
     Raises:
         ConfigurationError: An option is unknown or of the wrong kind.
     """
-    if ttl is not None and not isinstance(ttl, Mapping):
+    if ttl is None:
+        return Expiry()
+    if not isinstance(ttl, Mapping):
         raise ConfigurationError(
-            f'ttl of a store is a TTLConfig such as {{"default_ttl": 60}}, in minutes, not {ttl!r}'
+            f'ttl of a store is a TTLConfig such as {{"default_ttl": 60}}, in minutes, not {shown(ttl)}'
         )
-    for name, given in (ttl or {}).items():
-        if name not in _OPTIONS:
-            raise ConfigurationError(f"Unknown option of ttl: {name!r}; there are {sorted(_OPTIONS)}")
+    options = {name: ttl[name] for name in ttl}
+    for name, given in options.items():
+        if not isinstance(name, str) or name not in _OPTIONS:
+            raise ConfigurationError(f"Unknown option of ttl: {shown(name)}; there are {sorted(_OPTIONS)}")
         kinds = _OPTIONS[name]
         if not isinstance(given, kinds) or (isinstance(given, bool) and kinds is not bool):
-            raise ConfigurationError(f"ttl option {name}: {given!r} is of the wrong kind")
-    if ttl and ttl.get("default_ttl") is not None:
-        try:
-            check_minutes(ttl["default_ttl"])
-        except InvalidInputError as error:
-            raise ConfigurationError(f"default_ttl: {error}") from error
-    return Expiry(omit_expired=(ttl or {}).get("omit_expired", True))
+            raise ConfigurationError(f"ttl option {name}: {shown(given)} is of the wrong kind")
+    try:
+        checked_minutes(options.get("default_ttl"), "default_ttl")
+    except InvalidInputError as error:
+        raise ConfigurationError(f"ttl option {error}") from error
+    return Expiry(omit_expired=options.get("omit_expired", True))
 
 
-def check_minutes(ttl: Any) -> None:
-    """Refuse what is no time to live: None (for ever) or a positive number of minutes.
+def checked_minutes(minutes: object, name: str = "ttl") -> float | None:
+    """Return a time to live: None (for ever) or a positive number of minutes.
 
     Raises:
         InvalidInputError: It is something else.
     """
-    if ttl is None:
-        return
-    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
-        raise InvalidInputError(f"ttl counts minutes: it must be a number or None, not {named(ttl)}")
-    if not 0 < ttl <= LONGEST_MINUTES:  # which NaN is not
-        raise InvalidInputError(f"ttl counts minutes: it is above 0 and at most {LONGEST_MINUTES}, not {named(ttl)}")
+    if minutes is None:
+        return None
+    if isinstance(minutes, bool) or not isinstance(minutes, (int, float)):
+        raise InvalidInputError(f"{name} counts minutes: it must be a number or None, not {shown(minutes)}")
+    number: float = plain(minutes)
+    if not 0 < number <= LONGEST_MINUTES:  # which NaN is not
+        raise InvalidInputError(
+            f"{name} counts minutes: it is above 0 and at most {LONGEST_MINUTES}, not {shown(number)}"
+        )
+    return number
 
 
 def expires_at(ttl_minutes: float, now: datetime) -> datetime:
-    """Say when an item expires that was used now."""
-    return now + timedelta(minutes=ttl_minutes)
+    """Say when an item expires that was used now, at the latest with the last of all dates."""
+    try:
+        return now + timedelta(minutes=ttl_minutes)
+    except OverflowError:
+        return LAST_DATE

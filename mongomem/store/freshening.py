@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from mongomem.commands import Document, Find, RunCommand
 from mongomem.effects import Compute, Sleep
-from mongomem.search.freshness import NOTHING, Stamp
+from mongomem.search.freshness import NOTHING, Stamp, latest_stamp
 from mongomem.search.matrix import Candidate, Change, Matrix
 from mongomem.search.metrics import Vector
 from mongomem.store.context import Context
-from mongomem.store.documents import BY_CHANGE, BY_ID, as_utc
+from mongomem.store.documents import BY_CHANGE, BY_ID, name_of
 from mongomem.store.indexing import Indexing
+from mongomem.store.items import ids_in, is_id, stamps_in
 from mongomem.store.namespaces import id_range, namespace_of, path_range
 from mongomem.store.reading import find_by, find_by_id
+from mongomem.store.values import as_utc
 
 CODED = {"changed_at": 1, "codes": 1, "index": 1}
 
@@ -60,10 +63,10 @@ async def survey(
     """
     size = 0
     finalists = Matrix(indexing.dims, indexing.metric)
-    page: Sequence[Change] = ()
-    while page := await _page(context, indexing, path, page):
-        heat = Matrix(indexing.dims, indexing.metric)
-        await Compute(partial(heat.absorb, page), len(page) * indexing.dims)
+    last = Page()
+    while (last := await _page(context, indexing, path, last)).changes:
+        heat, page = Matrix(indexing.dims, indexing.metric), last.changes
+        await _absorb(context, indexing, heat, page)
         ranking = await Compute(partial(heat.rank, query, count, among), len(page) * indexing.dims)
         size += heat.size
         winners = {item for _, item in ranking}
@@ -96,9 +99,9 @@ async def _load(context: Context, indexing: Indexing, matrix: Matrix, path: str)
     """
     began = time.monotonic()
     server_time, stamps = await _start(context, path)
-    page: Sequence[Change] = ()
-    while (page := await _page(context, indexing, path, page)) and matrix.size <= context.matrices.limit:
-        await Compute(partial(matrix.absorb, page), len(page) * indexing.dims)
+    page = Page()
+    while (page := await _page(context, indexing, path, page)).changes and matrix.size <= context.matrices.limit:
+        await _absorb(context, indexing, matrix, page.changes)
     matrix.note(stamps, began=began, ended=time.monotonic(), server_time=server_time)
     matrix.sweep({})
 
@@ -108,8 +111,9 @@ async def _start(context: Context, path: str) -> tuple[int, list[Stamp]]:
     hello = await RunCommand({"hello": 1})
     if "localTime" in hello and hello.get("msg") != "isdbgrid":  # a mongos, whose clock stamps nothing
         return int(as_utc(hello["localTime"]).timestamp()), []
-    newest = Find(context.items, {"prefixes": path}, {"changed_at": 1}, sort=[("changed_at", -1)], limit=1)
-    return 0, [document["changed_at"] for document in await find_by(context, BY_CHANGE, newest)]
+    condition = {"prefixes": path, "changed_at": {"$lte": latest_stamp()}}
+    newest = Find(context.items, condition, {"changed_at": 1}, sort=[("changed_at", -1)], limit=1)
+    return 0, [stamp for _, stamp in stamps_in(await find_by(context, BY_CHANGE, newest))]
 
 
 async def _sweep(context: Context, matrix: Matrix, path: str) -> None:
@@ -119,19 +123,38 @@ async def _sweep(context: Context, matrix: Matrix, path: str) -> None:
     """
     seen = matrix.seen()
     find = Find(context.items, {"prefixes": path}, {"_id": 1}, sort=[("changed_at", 1)])
-    there = {document["_id"] for document in await find_by(context, BY_CHANGE, find)}
+    there = set(ids_in(await find_by(context, BY_CHANGE, find)))
     matrix.sweep({item: stamp for item, stamp in seen.items() if item not in there})
 
 
-async def _page(context: Context, indexing: Indexing, path: str, last: Sequence[Change]) -> Sequence[Change]:
-    """Read the codes behind a page in the order of ids, which never change; nothing behind one that was not full."""
-    if last and len(last) < PAGE:
-        return ()
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the codes below a prefix.
+
+    Attributes:
+        is_last: Nothing is behind it.
+    """
+
+    changes: Sequence[Change] = ()
+    is_last: bool = False
+
+
+async def _page(context: Context, indexing: Indexing, path: str, before: Page) -> Page:
+    """Read the codes behind a page in the order of ids, which never change; nothing behind the last one."""
+    if before.is_last:
+        return Page(is_last=True)
     prefix = namespace_of(path)
-    behind = {"$gt": last[-1].id} if last else {}
+    behind = {"$gt": before.changes[-1].id} if before.changes else {}
     condition = {"_id": {**id_range(prefix), **behind}, "path": path_range(prefix), "index": indexing.fingerprint}
     found = await Find(context.items, condition, {"codes": 1}, sort=[("_id", 1)], limit=PAGE, hint=BY_ID)
-    return [Change(document["_id"], NOTHING, document.get("codes")) for document in found]
+    changes = [Change(document["_id"], NOTHING, document.get("codes")) for document in found if is_id(document["_id"])]
+    return Page(changes, is_last=len(found) < PAGE)
+
+
+async def _absorb(context: Context, indexing: Indexing, matrix: Matrix, changes: Sequence[Change]) -> None:
+    """Take changes into a matrix; items whose codes are damaged have no vector, and are told once."""
+    for item in await Compute(partial(matrix.absorb, changes), len(changes) * indexing.dims):
+        context.damage.note(repr(item), f"{name_of({'_id': item})} follows unscored: its codes are damaged")
 
 
 async def _catch_up(context: Context, indexing: Indexing, matrix: Matrix, path: str) -> list[str]:
@@ -142,25 +165,21 @@ async def _catch_up(context: Context, indexing: Indexing, matrix: Matrix, path: 
     """
     began = time.monotonic()
     condition = {"prefixes": path, "changed_at": {"$gt": matrix.freshness.floor}}
-    met = await find_by(context, BY_CHANGE, Find(context.items, condition, {"changed_at": 1}))
-    unknown = matrix.unknown((document["_id"], document["changed_at"]) for document in met)
+    met = stamps_in(await find_by(context, BY_CHANGE, Find(context.items, condition, {"changed_at": 1})))
+    unknown = matrix.unknown(met)
     if unknown and matrix.may_wait(len(unknown)):
         return unknown
     for start in range(0, len(unknown), PAGE):
         news = await find_by_id(context, unknown[start : start + PAGE], CODED)
-        await Compute(partial(matrix.absorb, _changes(news, indexing)), len(news) * indexing.dims)
-    matrix.note([document["changed_at"] for document in met], began=began, ended=time.monotonic())
+        await _absorb(context, indexing, matrix, _changes(news, indexing))
+    matrix.note([stamp for _, stamp in met], began=began, ended=time.monotonic())
     return []
 
 
 def _changes(documents: Sequence[Document], indexing: Indexing) -> list[Change]:
     """Read documents as changes; vectors of another configuration count as none."""
-    mine = indexing.fingerprint
-    return [
-        Change(
-            document["_id"],
-            document["changed_at"],
-            document.get("codes") if document.get("index") == mine else None,
-        )
+    codes = {
+        document["_id"]: document.get("codes") if document.get("index") == indexing.fingerprint else None
         for document in documents
-    ]
+    }
+    return [Change(item, stamp, codes[item]) for item, stamp in stamps_in(documents)]

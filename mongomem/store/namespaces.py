@@ -13,6 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from langgraph.store.base import MatchCondition
 
+from mongomem.arguments import shown
+from mongomem.store.values import is_text
+
 Namespace = tuple[str, ...]
 
 SEPARATOR = "\x00"
@@ -50,6 +53,11 @@ def item_id(namespace: Iterable[str], key: str) -> str:
     return f"{path_of(namespace)}{SEPARATOR}{SEPARATOR}{key}"
 
 
+def name_of_item(namespace: Namespace, key: str) -> str:
+    """Call an item by namespace and key, for messages."""
+    return f"item {shown(key)} in {shown(namespace)}"
+
+
 def id_range(prefix: Sequence[str]) -> dict[str, str]:
     """Bound the ids of the items in the namespaces of `path_range`, as a condition on ``_id``."""
     path = path_of(prefix)
@@ -59,6 +67,13 @@ def id_range(prefix: Sequence[str]) -> dict[str, str]:
 def path_of_item(id: str) -> str:
     """Return the path of the item with an id."""
     return id.partition(SEPARATOR * 2)[0]
+
+
+def is_path(path: object) -> bool:
+    """Say whether a namespace makes this path."""
+    if not isinstance(path, str) or "." in path or not is_text(path):
+        return False
+    return not path or all(path.split(SEPARATOR))
 
 
 def slices(ids: Iterable[str]) -> Iterator[list[str]]:

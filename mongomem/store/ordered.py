@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
+from bson.datetime_ms import DatetimeMS
 from bson.timestamp import Timestamp
-from langgraph.store.base import SearchOp
 
 from mongomem.commands import Document, Find
-from mongomem.search.freshness import IN_FLIGHT_SECONDS
+from mongomem.search.freshness import IN_FLIGHT_SECONDS, latest_stamp
+from mongomem.store.batches import Search
 from mongomem.store.context import Context
+from mongomem.store.damage import Damage
 from mongomem.store.documents import BY_CHANGE, BY_UPDATE, SHOWN
-from mongomem.store.filters import to_query
-from mongomem.store.namespaces import path_of, slices
-from mongomem.store.reading import find_by, passes
+from mongomem.store.items import Stored, is_id, sound_items, stamps_in
+from mongomem.store.namespaces import slices
+from mongomem.store.reading import answers, find_by
 
 NEWEST_FIRST = (("updated_at", -1), ("_id", 1))
 PAGE = 500
@@ -34,26 +35,30 @@ LONG_SECONDS = 0.005
 ``internalQueryExecYieldPeriodMS``)."""
 
 
-async def plain_search(context: Context, op: SearchOp, now: datetime) -> list[Document]:
+async def plain_search(context: Context, search: Search, now: datetime) -> list[Stored]:
     """Read the items below a prefix that match, newest update first."""
-    return await matching(context, op, now, skip=op.offset, limit=op.limit)
+    return await matching(context, search, now, skip=search.offset, limit=search.limit)
 
 
 async def matching(
-    context: Context, op: SearchOp, now: datetime, *, skip: int, limit: int, without: Collection[str] = ()
-) -> list[Document]:
-    """Read `limit` items below the prefix of `op` that match its filter, behind the first `skip`, and `without` some.
+    context: Context, search: Search, now: datetime, *, skip: int, limit: int, without: Collection[str] = ()
+) -> list[Stored]:
+    """Read `limit` items below the prefix of a search that match its filter, behind the first `skip`, `without` some.
 
     The order is total: by update, newest first, then by id. The server narrows, Python decides, and pages go on until
-    there are enough. An item that matches throughout is not missed by being updated meanwhile.
+    there are enough. An item that matches throughout is not missed by being updated meanwhile. Damaged items are left
+    out; one that was never met may count where the server alone skips.
     """
     if not limit:
         return []
-    wanted = _wanted(context, op, now, without)
-    if skip and not op.filter and not wanted.unrefused:
-        return await _page(context, wanted, [], skip=skip, limit=limit)
-    found = await _pages(context, wanted, skip + limit)
-    return found[skip : skip + limit]
+    wanted = _wanted(context, search, now, without)
+    if skip and not search.filter and not wanted.unrefused and not context.damage.count:
+        page = await _page(context, wanted, [], skip=skip, limit=limit)
+        found = list(wanted.among(page).values())
+        if len(found) == len(page):
+            return found
+    chosen = await _pages(context, wanted, skip + limit)
+    return chosen[skip : skip + limit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,46 +70,46 @@ class Wanted:
         unrefused: How many of the ids to be left out no command could carry, and so may be read.
     """
 
-    path: str
-    filter: Mapping[str, Any] | None
+    search: Search
     without: Collection[str]
     narrowed: Sequence[Document]
     unrefused: int
+    damage: Damage
 
-    def among(self, documents: Iterable[Document]) -> dict[str, Document]:
+    def among(self, documents: Iterable[Document]) -> dict[str, Stored]:
         """Choose those that are wanted, by their ids."""
         return {
-            document["_id"]: document
-            for document in documents
-            if document["_id"] not in self.without and passes(self.filter, document)
+            stored.id: stored
+            for stored in sound_items(documents, self.damage)
+            if stored.id not in self.without and answers(self.search, stored)
         }
 
 
-def _wanted(context: Context, op: SearchOp, now: datetime, without: Collection[str]) -> Wanted:
-    path = path_of(op.namespace_prefix)
+def _wanted(context: Context, search: Search, now: datetime, without: Collection[str]) -> Wanted:
     refused = next(slices(without), [])
     conditions = [
-        {"prefixes": path, **context.expiry.condition(now)},
+        {"prefixes": search.path, **context.expiry.condition(now)},
         {"_id": {"$nin": refused}} if refused else {},
-        to_query(op.filter or {}, field="value", exact_field="exact"),
+        search.narrowed,
     ]
     narrowed = [condition for condition in conditions if condition]
-    return Wanted(path, op.filter, without, narrowed, unrefused=len(without) - len(refused))
+    return Wanted(search, without, narrowed, len(without) - len(refused), context.damage)
 
 
-async def _pages(context: Context, wanted: Wanted, count: int) -> list[Document]:
+async def _pages(context: Context, wanted: Wanted, count: int) -> list[Stored]:
     began = time.monotonic()
     size = min(PAGE, count) + wanted.unrefused
     page = first = await _page(context, wanted, [], limit=size)
     took_long = len(wanted.narrowed) > 1 and time.monotonic() - began > LONG_SECONDS
-    chosen = wanted.among(page)
+    chosen, read = wanted.among(page), len(page)
     while len(page) == size and len(chosen) < count:
-        page = await _page(context, wanted, [_behind(page[-1])], limit=size)
+        page = await _page_behind(context, wanted, page[-1], read, limit=size)
         chosen |= wanted.among(page)
+        read += len(page)
     if took_long or page is not first:
         chosen |= wanted.among(await _changed_since(context, wanted, began))
-    by_id = sorted(chosen.values(), key=lambda document: document["_id"])
-    return sorted(by_id, key=lambda document: document["updated_at"], reverse=True)
+    by_id = sorted(chosen.values(), key=lambda stored: stored.id)
+    return sorted(by_id, key=lambda stored: stored.updated_at, reverse=True)
 
 
 async def _page(
@@ -115,20 +120,28 @@ async def _page(
     return await find_by(context, BY_UPDATE, find)
 
 
+async def _page_behind(context: Context, wanted: Wanted, last: Document, read: int, *, limit: int) -> list[Document]:
+    """Read the page behind a document, the last of so many that were read.
+
+    One that is damaged may name no place in the order, for the server compares values of one type only: then as many
+    are skipped.
+    """
+    moment, item = last.get("updated_at"), last["_id"]
+    if not isinstance(moment, (datetime, DatetimeMS)) or not is_id(item):
+        return await _page(context, wanted, [], skip=read, limit=limit)
+    behind = {"updated_at": {"$lte": moment}, "$or": [{"updated_at": {"$lt": moment}}, {"_id": {"$gt": item}}]}
+    return await _page(context, wanted, [behind], limit=limit)
+
+
 async def _changed_since(context: Context, wanted: Wanted, began: float) -> list[Document]:
     """Read what became visible since a time of the monotonic clock, and a little before.
 
     The stamps of that are below the newest one by not more than the time until now and `IN_FLIGHT_SECONDS`, see
     `mongomem.search.freshness`.
     """
-    find = Find(context.items, {"prefixes": wanted.path}, {"changed_at": 1}, sort=[("changed_at", -1)], limit=1)
-    newest = [document["changed_at"].time for document in await find_by(context, BY_CHANGE, find)]
+    condition = {"prefixes": wanted.search.path, "changed_at": {"$lte": latest_stamp()}}
+    find = Find(context.items, condition, {"changed_at": 1}, sort=[("changed_at", -1)], limit=1)
+    newest = [stamp.time for _, stamp in stamps_in(await find_by(context, BY_CHANGE, find))]
     floor = max([0, *newest]) - IN_FLIGHT_SECONDS - math.ceil(time.monotonic() - began)
     changed = {"$and": [*wanted.narrowed, {"changed_at": {"$gt": Timestamp(max(0, floor), 0)}}]}
     return await find_by(context, BY_CHANGE, Find(context.items, changed, SHOWN, sort=[("changed_at", 1)]))
-
-
-def _behind(document: Document) -> Document:
-    moment = document["updated_at"]
-    later_id = {"_id": {"$gt": document["_id"]}}
-    return {"updated_at": {"$lte": moment}, "$or": [{"updated_at": {"$lt": moment}}, later_id]}

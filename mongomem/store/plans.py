@@ -9,9 +9,8 @@ from langgraph.store.base import GetOp, Item, ListNamespacesOp, Op, Result, Sear
 
 from mongomem.effects import EmbedQueries
 from mongomem.store import reading
-from mongomem.store.batches import Batch, join_writes, sort_batch
+from mongomem.store.batches import Batch, Search, checked_search, join_writes, sort_batch
 from mongomem.store.context import Context
-from mongomem.store.documents import decode_search_item
 from mongomem.store.namespaces import Namespace
 from mongomem.store.ordered import plain_search
 from mongomem.store.searching import Scored, semantic_search
@@ -44,10 +43,10 @@ async def get(context: Context, ops: Sequence[GetOp]) -> list[Item | None]:
     return [found[place] for place in range(work.size)]
 
 
-async def search(context: Context, op: SearchOp) -> list[SearchItem]:
+async def search(context: Context, op: SearchOp, min_score: float | None = None) -> list[SearchItem]:
     """Perform one search."""
-    work = sort_batch([op], context.indexing)
-    return (await _search(context, work.searches, context.now()))[0]
+    searches = {0: checked_search(op, context.indexing, min_score)}
+    return (await _search(context, searches, context.now()))[0]
 
 
 async def list_namespaces(context: Context, op: ListNamespacesOp) -> list[Namespace]:
@@ -72,19 +71,19 @@ async def _read(context: Context, work: Batch, now: datetime) -> dict[int, Resul
     return results
 
 
-async def _search(context: Context, ops: Mapping[int, SearchOp], now: datetime) -> dict[int, list[SearchItem]]:
+async def _search(context: Context, searches: Mapping[int, Search], now: datetime) -> dict[int, list[SearchItem]]:
     """Search by meaning where there is a query and an index, else in order of update; then refresh what was found."""
     indexing = context.indexing
-    texts = {op.query for op in ops.values() if op.query and op.limit} if indexing else set()
+    texts = {search.query for search in searches.values() if search.query and search.limit} if indexing else set()
     queries = (
         dict(zip(texts, await EmbedQueries(indexing.embedder, list(texts)), strict=True)) if indexing and texts else {}
     )
     found: dict[int, list[Scored]] = {}
-    for place, op in ops.items():
-        if indexing and op.query in queries:
-            found[place] = await semantic_search(context, indexing, op, queries[op.query], now)
+    for place, search in searches.items():
+        if indexing and search.query in queries:
+            found[place] = await semantic_search(context, indexing, search, queries[search.query], now)
         else:
-            found[place] = [(document, None) for document in await plain_search(context, op, now)]
-    used = {document["_id"]: document for place, op in ops.items() if op.refresh_ttl for document, _ in found[place]}
+            found[place] = [(stored, None) for stored in await plain_search(context, search, now)]
+    used = {stored.id: stored for place, one in searches.items() if one.refresh_ttl for stored, _ in found[place]}
     await reading.refresh(context, list(used.values()), now)
-    return {place: [decode_search_item(*scored) for scored in answers] for place, answers in found.items()}
+    return {place: [stored.search_item(score) for stored, score in answers] for place, answers in found.items()}

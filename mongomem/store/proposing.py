@@ -33,6 +33,7 @@ from mongomem.store.context import Context
 from mongomem.store.documents import BY_CHANGE
 from mongomem.store.freshening import fresh_matrix, survey
 from mongomem.store.indexing import Indexing
+from mongomem.store.items import ids_in
 from mongomem.store.namespaces import slices
 from mongomem.store.reading import find_by
 
@@ -99,7 +100,7 @@ async def _propose_by_atlas(
     since = Timestamp(int((context.now() - RECENT).timestamp()), 0)
     condition = {"prefixes": path, "changed_at": {"$gt": since}}
     recent = Find(context.items, condition, {"_id": 1}, sort=[("changed_at", -1)], limit=MOST_RECENT)
-    ids = [document["_id"] for document in [*found, *await find_by(context, BY_CHANGE, recent)]]
+    ids = ids_in([*found, *await find_by(context, BY_CHANGE, recent)])
     return Proposal(list(dict.fromkeys(ids)), final=exact)
 
 

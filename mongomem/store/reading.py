@@ -10,13 +10,18 @@ from typing import Any
 from langgraph.store.base import GetOp, Item, ListNamespacesOp
 from pymongo.errors import OperationFailure
 
+from mongomem.arguments import shown
 from mongomem.commands import BAD_HINT, UNAUTHORIZED, Aggregate, BulkWrite, Document, Find, Update
+from mongomem.store.batches import Search
 from mongomem.store.context import Context
-from mongomem.store.documents import BY_ID, SHOWN, as_utc, decode_item
+from mongomem.store.documents import BY_ID, SHOWN
 from mongomem.store.expiry import expires_at
 from mongomem.store.filters import matches
+from mongomem.store.items import Stored, ids_in, read_item, sound_items
 from mongomem.store.namespaces import (
     Namespace,
+    id_range,
+    is_path,
     item_id,
     literal_start,
     matches_conditions,
@@ -26,23 +31,44 @@ from mongomem.store.namespaces import (
     path_range,
     slices,
 )
-from mongomem.store.values import decode_value
 
 
 async def get(context: Context, ops: Mapping[int, GetOp], now: datetime) -> dict[int, Item | None]:
-    """Read items by their keys: one command for all of them. Refreshes those that expire."""
+    """Read items by their keys: one command for all of them. Refreshes those that expire.
+
+    Raises:
+        CorruptDataError: One of them is damaged, or stands under another name. Names it.
+        SchemaVersionError: A newer mongomem wrote one of them.
+    """
     ids = {place: item_id(op.namespace, op.key) for place, op in ops.items()}
-    found = await find_by_id(context, ids.values(), SHOWN)
-    there = {document["_id"]: document for document in found if is_there(context, document, now)}
+    found = {item: read_item(document) for item, document in (await find_named(context, ids.values(), SHOWN)).items()}
+    there = {item: stored for item, stored in found.items() if not context.expiry.is_over(stored.expires_at, now)}
     kept = {ids[place] for place, op in ops.items() if op.refresh_ttl}
-    await refresh(context, [document for item, document in there.items() if item in kept], now)
-    return {place: decode_item(there[item]) if item in there else None for place, item in ids.items()}
+    await refresh(context, [stored for item, stored in there.items() if item in kept], now)
+    return {place: there[item].item() if item in there else None for place, item in ids.items()}
+
+
+async def find_named(context: Context, ids: Iterable[str], shown: Document) -> dict[str, Document]:
+    """Read the documents with these ids, wherever somebody has moved them: an item that was is not absent.
+
+    Of two on a sharded cluster, which tells ids apart within a shard only, the one counts that stands where it belongs.
+    """
+    found: dict[str, Document] = {}
+    for part in slices(sorted(set(ids))):
+        for document in await Find(context.items, {"_id": one_of(part)}, {**shown, "path": 1}, hint=BY_ID):
+            item = document["_id"]
+            if item not in found or document.get("path") == path_of_item(item):
+                found[item] = document
+    return found
 
 
 async def find_by_id(
     context: Context, ids: Iterable[str], shown: Document, narrowed: Document | None = None
 ) -> list[Document]:
-    """Read the documents with these ids that meet a condition: one command, or several where the ids are very long."""
+    """Read the documents with these ids that stand where they belong and meet a condition.
+
+    One command, or several where the ids are very long.
+    """
     found: list[Document] = []
     for part in slices(sorted(set(ids))):
         condition = {"_id": one_of(part), "path": one_of(map(path_of_item, part)), **(narrowed or {})}
@@ -56,21 +82,22 @@ def one_of(values: Iterable[Any]) -> Any:
     return distinct[0] if len(distinct) == 1 else {"$in": distinct}
 
 
-def is_there(context: Context, document: Document, now: datetime) -> bool:
-    """Say whether a document has not expired."""
-    moment = document.get("expires_at")
-    return not context.expiry.is_over(None if moment is None else as_utc(moment), now)
+def answers(search: Search, stored: Stored) -> bool:
+    """Say whether an item is below the prefix of a search and matches its filter, by what it truly is."""
+    return stored.namespace[: len(search.prefix)] == search.prefix and (
+        search.filter is None or matches(search.filter, stored.value)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An item by its id; None where it has expired."""
+    """An item by its id; None where it has expired or is damaged."""
 
     id: str
     item: Item | None
 
 
-async def refresh(context: Context, documents: Sequence[Document], now: datetime) -> None:
+async def refresh(context: Context, items: Sequence[Stored], now: datetime) -> None:
     """Let items that were read live on from now. Does nothing for those that do not expire.
 
     An item that expired or was removed in between stays away, and none lives shorter than it would have. A user who may
@@ -79,16 +106,11 @@ async def refresh(context: Context, documents: Sequence[Document], now: datetime
     living = {"expires_at": {"$gt": context.now()}} if context.expiry.omit_expired else {}
     updates = [
         Update(
-            {
-                "_id": document["_id"],
-                "path": path_of(document["namespace"]),
-                "ttl_minutes": document["ttl_minutes"],
-                **living,
-            },
-            {"$max": {"expires_at": expires_at(document["ttl_minutes"], now)}},
+            {"_id": stored.id, "path": path_of(stored.namespace), "ttl_minutes": stored.ttl_minutes, **living},
+            {"$max": {"expires_at": expires_at(stored.ttl_minutes, now)}},
         )
-        for document in documents
-        if "ttl_minutes" in document
+        for stored in items
+        if stored.ttl_minutes is not None
     ]
     if not updates:
         return
@@ -114,13 +136,12 @@ async def find_by(context: Context, index: str, find: Find) -> list[Document]:
     return await find
 
 
-def passes(filter: Mapping[str, Any] | None, document: Document) -> bool:
-    """Say whether the value of a document matches a filter, by what it truly is."""
-    return not filter or matches(filter, decode_value(document["value"], document.get("exact")))
-
-
 async def list_namespaces(context: Context, op: ListNamespacesOp, now: datetime) -> list[Namespace]:
-    """List namespaces in their order: matched, cut to `max_depth`, each once, then `offset` and `limit`."""
+    """List namespaces in their order: matched, cut to `max_depth`, each once, then `offset` and `limit`.
+
+    They are read from an index and no item is. So a path that no namespace makes is left out, but one that somebody has
+    given an item of another namespace stands in the list.
+    """
     conditions = op.match_conditions or ()
     found = await Aggregate(
         context.items,
@@ -130,20 +151,29 @@ async def list_namespaces(context: Context, op: ListNamespacesOp, now: datetime)
             {"$group": {"_id": "$path"}},
         ],
     )
-    namespaces = (namespace_of(document["_id"]) for document in found)
+    namespaces = [namespace_of(path) for path in _paths(context, found)]
     distinct = {namespace[: op.max_depth] for namespace in namespaces if matches_conditions(namespace, conditions)}
     return sorted(distinct)[op.offset : op.offset + op.limit]
 
 
+def _paths(context: Context, found: Iterable[Document]) -> list[str]:
+    paths = [document["_id"] for document in found]
+    for path in paths:
+        if not is_path(path):
+            context.damage.note(f"path {path!r}", f"Items with a damaged path are left out: {shown(path)}")
+    return [path for path in paths if is_path(path)]
+
+
 async def items_behind(context: Context, namespace: Namespace, after: str | None, limit: int) -> list[Placed]:
     """Read the next items below a namespace in the order of their ids, which never change: none that is there
-    throughout is missed or repeated, whatever is written meanwhile.
+    throughout is missed or repeated, whatever is written meanwhile. Damaged ones have no item.
     """
-    bound = {} if after is None else {"_id": {"$gt": after}}
-    condition = {"path": path_range(namespace), **bound}
+    behind = {} if after is None else {"$gt": after}
+    find = Find(context.items, {"_id": {**id_range(namespace), **behind}}, SHOWN, sort=[("_id", 1)], limit=limit)
     now = context.now()
-    found = await Find(context.items, condition, sort=[("_id", 1)], limit=limit, hint=BY_ID)
-    return [
-        Placed(document["_id"], decode_item(document) if is_there(context, document, now) else None)
-        for document in found
-    ]
+    found = await replace(find, hint=BY_ID)
+    sound = {stored.id: stored for stored in sound_items(found, context.damage)}
+    items = {
+        item: stored.item() for item, stored in sound.items() if not context.expiry.is_over(stored.expires_at, now)
+    }
+    return [Placed(item, items.get(item)) for item in ids_in(found)]

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from langgraph.store.base import SearchOp
 
 from mongomem.commands import Document, Find
-from mongomem.search.codes import decode_vectors
+from mongomem.search.codes import are_finite, decode_vectors, is_vector
 from mongomem.search.matrix import Matrix
 from mongomem.search.metrics import Vector, similarities
+from mongomem.store.batches import Search
 from mongomem.store.context import Context
-from mongomem.store.documents import BY_CHANGE, SHOWN
-from mongomem.store.filters import to_query
+from mongomem.store.documents import BY_CHANGE, SHOWN, entries_in, name_of
 from mongomem.store.indexing import Indexing
-from mongomem.store.namespaces import path_of
+from mongomem.store.items import Stored, ids_in, sound_items
 from mongomem.store.ordered import matching
 from mongomem.store.proposing import proposer
-from mongomem.store.reading import find_by, find_by_id, is_there, passes
+from mongomem.store.reading import answers, find_by, find_by_id
 from mongomem.store.setup import check_configuration
+from mongomem.store.watching import compare_answers, warn_of_blank_paths
 
-Scored: TypeAlias = tuple[Document, float | None]
+Scored: TypeAlias = tuple[Stored, float | None]
 
 RANKED = {**SHOWN, "index": 1, "vectors.vector": 1}
 
@@ -35,95 +35,127 @@ FILTERED = 4
 
 
 async def semantic_search(
-    context: Context, indexing: Indexing, op: SearchOp, query: Vector, now: datetime
+    context: Context, indexing: Indexing, search: Search, query: Vector, now: datetime
 ) -> list[Scored]:
     """Find the items below a prefix that match, closest in meaning first; those without a vector follow, unscored.
 
     What was acknowledged before the search began is in it, whoever wrote it. The order is total: by
-    score, then by id; behind it by update, then by id.
+    score, then by id; behind it by update, then by id. With a lowest score nothing follows, and pages end there.
     """
-    await check_configuration(context)
-    scored = await _ranked(context, indexing, op, query, now)
-    page: list[Scored] = list(scored[op.offset : op.offset + op.limit])
-    if missing := op.limit - len(page):
-        answered = {document["_id"] for document, _ in scored}  # by their ids: what has a vector changes meanwhile
-        skip = max(0, op.offset - len(scored))
-        rest = await matching(context, op, now, skip=skip, limit=missing, without=answered)
-        page += [(document, None) for document in rest]
+    indexing = await check_configuration(context) or indexing
+    await compare_answers(context, indexing)
+    scored = await _ranked(context, indexing, search, query, now)
+    end, lowest = search.offset + search.limit, search.min_score
+    if lowest is not None:
+        scored = [pair for pair in scored if pair[1] >= lowest]
+    page: list[Scored] = list(scored[search.offset : end])
+    if (missing := search.limit - len(page)) and lowest is None:
+        answered = {stored.id for stored, _ in scored}  # by their ids: what has a vector changes meanwhile
+        skip = max(0, search.offset - len(scored))
+        rest = await matching(context, search, now, skip=skip, limit=missing, without=answered)
+        page += [(stored, None) for stored in rest]
+        if rest and not scored:
+            await warn_of_blank_paths(context, least=1)
     return page
 
 
 async def _ranked(
-    context: Context, indexing: Indexing, op: SearchOp, query: Vector, now: datetime
-) -> list[tuple[Document, float]]:
+    context: Context, indexing: Indexing, search: Search, query: Vector, now: datetime
+) -> list[tuple[Stored, float]]:
     """Rank the best ``offset + limit`` items at least, or all there are.
 
     Of the first `count` proposals each is certain to be closer than all that was not proposed. But some
     may be gone, or not match the filter; then more have to be looked at, and where the first look was
     not enough, the server says which ones may match at all.
     """
-    propose, matrix = await proposer(context, indexing, path_of(op.namespace_prefix), query)
-    wanted = op.offset + op.limit
-    count = FILTERED * wanted if op.filter else wanted
+    propose, matrix = await proposer(context, indexing, search.path, query)
+    wanted = search.offset + search.limit
+    count = FILTERED * wanted if search.filter else wanted
     among: set[str] | None = None
     seen: set[str] = set()
-    scored: dict[str, tuple[Document, float]] = {}
+    scored: dict[str, tuple[Stored, float]] = {}
     while True:
         proposal = await propose(count, among)
         new = [item for item in proposal.ids if item not in seen]
         for start in range(0, len(new), PAGE):
-            there = await _candidates(context, op, new[start : start + PAGE], matrix)
-            scored |= _scored([document for document in there if is_found(context, op, document, now)], query, indexing)
+            documents = await _candidates(context, search, new[start : start + PAGE], matrix)
+            scored |= _scored(context, indexing, documents, _found(context, search, documents, now), query)
         seen.update(new)
         enough = sum(item in scored for item in proposal.ids[:count]) >= wanted
         if enough or (proposal.final and len(proposal.ids) < count):
-            return sorted(scored.values(), key=lambda pair: (-pair[1], pair[0]["_id"]))
-        narrowed = None if among is not None else await _possible(context, op, now)
+            return sorted(scored.values(), key=lambda pair: (-pair[1], pair[0].id))
+        narrowed = None if among is not None else await _possible(context, search, now)
         among, count = (among, count * FILTERED) if narrowed is None else (narrowed, wanted)
 
 
-async def _possible(context: Context, op: SearchOp, now: datetime) -> set[str] | None:
+async def _possible(context: Context, search: Search, now: datetime) -> set[str] | None:
     """Ask the server for the ids that may match the filter; None where it cannot narrow."""
-    narrowed = to_query(op.filter or {}, field="value", exact_field="exact")
-    if not narrowed:
+    if not search.narrowed:
         return None
-    query = {"prefixes": path_of(op.namespace_prefix), **context.expiry.condition(now), **narrowed}
-    found = await find_by(context, BY_CHANGE, Find(context.items, query, {"_id": 1}, sort=[("changed_at", 1)]))
-    return {document["_id"] for document in found}
+    query = {"prefixes": search.path, **context.expiry.condition(now), **search.narrowed}
+    return set(
+        ids_in(await find_by(context, BY_CHANGE, Find(context.items, query, {"_id": 1}, sort=[("changed_at", 1)])))
+    )
 
 
-async def _candidates(context: Context, op: SearchOp, ids: Sequence[str], matrix: Matrix | None) -> list[Document]:
+async def _candidates(context: Context, search: Search, ids: Sequence[str], matrix: Matrix | None) -> list[Document]:
     """Read candidates as they are now. Those that are gone leave the matrix."""
     if not ids:
         return []
-    narrowed = to_query(op.filter or {}, field="value", exact_field="exact")
-    seen = matrix.seen(ids) if matrix is not None and not narrowed else {}
-    found = await find_by_id(context, ids, RANKED, narrowed)
+    seen = matrix.seen(ids) if matrix is not None and not search.narrowed else {}
+    found = await find_by_id(context, ids, RANKED, search.narrowed)
     if matrix is not None and len(seen) > len(found):
         there = {document["_id"] for document in found}
         matrix.forget({item: stamp for item, stamp in seen.items() if item not in there})
     return found
 
 
-def is_found(context: Context, op: SearchOp, document: Document, now: datetime) -> bool:
-    """Say whether a candidate, as it is now, is an answer: not expired, and matching."""
-    return is_there(context, document, now) and passes(op.filter, document)
+def _found(context: Context, search: Search, documents: Sequence[Document], now: datetime) -> dict[str, Stored]:
+    """Choose the candidates that are answers as they are now: sound, not expired, and matching."""
+    return {
+        stored.id: stored
+        for stored in sound_items(documents, context.damage)
+        if not context.expiry.is_over(stored.expires_at, now) and answers(search, stored)
+    }
 
 
-def _scored(documents: Sequence[Document], query: Vector, indexing: Indexing) -> dict[str, tuple[Document, float]]:
-    """Score each document by the best of its vectors; leave out those without a comparable one."""
-    vectors = [
-        [entry["vector"] for entry in document.get("vectors", ())]
-        if document.get("index") == indexing.fingerprint
-        else []
+def _scored(
+    context: Context, indexing: Indexing, documents: Sequence[Document], found: Mapping[str, Stored], query: Vector
+) -> dict[str, tuple[Stored, float]]:
+    """Score each item that was found by the best of its vectors; leave out those without a comparable one."""
+    coded = [
+        (document, vectors)
         for document in documents
+        if document["_id"] in found and (vectors := _vectors(context, indexing, document))
     ]
-    coded = [(document, own) for document, own in zip(documents, vectors, strict=True) if own]
     if not coded:
         return {}
     starts = np.cumsum([0, *(len(own) for _, own in coded[:-1])])
     rows = decode_vectors([vector for _, own in coded for vector in own])
+    sound = np.logical_and.reduceat(are_finite(rows), starts)
     best = np.maximum.reduceat(similarities(rows, query, indexing.metric), starts).tolist()
-    for document, _ in coded:
-        del document["vectors"]
-    return {document["_id"]: (document, score) for (document, _), score in zip(coded, best, strict=True)}
+    for (document, _), is_sound in zip(coded, sound, strict=True):
+        if not is_sound:
+            _note(context, document)
+    return {
+        document["_id"]: (found[document["_id"]], score)
+        for (document, _), score, is_sound in zip(coded, best, sound, strict=True)
+        if is_sound
+    }
+
+
+def _vectors(context: Context, indexing: Indexing, document: Document) -> list[bytes]:
+    """Take the vectors out of a document, which is large with them; none where they cannot be compared or read."""
+    vectors: list[Any] = [entry.get("vector") for entry in entries_in(document)]
+    document.pop("vectors", None)
+    if document.get("index") != indexing.fingerprint:
+        return []
+    if not all(is_vector(vector, indexing.dims) for vector in vectors):
+        _note(context, document)
+        return []
+    return vectors
+
+
+def _note(context: Context, document: Document) -> None:
+    consequence = f"{name_of(document)} follows unscored: its vectors are damaged"
+    context.damage.note(repr(document["_id"]), consequence)

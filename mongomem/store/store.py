@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -27,13 +27,13 @@ from mongomem.connection import OPEN_TIMEOUT
 from mongomem.drivers import Concerns, begins_at_call, drivers_for
 from mongomem.opening import Opening
 from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
-from mongomem.store import plans
+from mongomem.store import plans, sweeper
 from mongomem.store.batches import Batch, list_op, put_op, sort_batch
 from mongomem.store.coalescing import Coalescing
 from mongomem.store.context import Backend, context_for
 from mongomem.store.reindexing import reindex
 from mongomem.store.setup import setup
-from mongomem.store.writing import delete_namespace
+from mongomem.store.writing import delete_namespace, sweep
 
 MATRIX_BYTES = 512 * 2**20
 
@@ -48,7 +48,9 @@ class MongoStore(BaseStore):
             or a ``mongomock.MongoClient``. The caller owns and closes it.
         db_name: The database. None: the one that the client's connection string names, else ``mongomem``.
         index: LangGraph's ``IndexConfig``: ``embed``, ``dims``, ``fields``, and beside them ``metric``:
-            "cosine" (the default), "dot" or "euclidean". None: no search by meaning.
+            "cosine" (the default), "dot" or "euclidean"; ``model``: what the model is called, where that cannot be
+            read from what embeds, or should not be; ``batch_size``: how many texts it is sent at once at most.
+            None: no search by meaning.
         ttl: LangGraph's ``TTLConfig``, in minutes. ``omit_expired`` is on unless it says otherwise.
         auto_setup: Create the indexes before the first write. Off for users who may not create indexes.
         collection_prefix: Put before the names of the collections.
@@ -96,6 +98,15 @@ class MongoStore(BaseStore):
             lambda batches: self._drivers.arun(plans.put(self._context, batches))
         )
 
+    @property
+    def damaged_items(self) -> int:
+        """How many different damaged items this store has met.
+
+        Each was logged once, by the logger "mongomem", and is left out of searches, lists and exports; one whose
+        vectors alone are damaged follows unscored. `get` raises ``CorruptDataError``; a put or a deletion mends it.
+        """
+        return self._context.damage.count
+
     @classmethod
     def from_conn_string(
         cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
@@ -134,7 +145,12 @@ class MongoStore(BaseStore):
         return self._drivers.arun(plans.batch(self._context, ops))
 
     def get(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
-        """Return an item, or None. Writes only where the item expires and is refreshed."""
+        """Return an item, or None. Writes only where the item expires and is refreshed.
+
+        Raises:
+            CorruptDataError: The item is damaged, or stands under another name: it was moved, or edited by hand.
+            SchemaVersionError: A newer mongomem wrote it.
+        """
         return self._drivers.run(plans.get(self._context, [GetOp(namespace, key, self._refreshes(refresh_ttl))]))[0]
 
     @begins_at_call
@@ -154,19 +170,23 @@ class MongoStore(BaseStore):
         limit: int = 10,
         offset: int = 0,
         refresh_ttl: bool | None = None,
+        min_score: float | None = None,
     ) -> list[SearchItem]:
         """Find items below a prefix: by meaning where there is a query and an index, else newest update first.
 
         Args:
             namespace_prefix: The labels that a namespace begins with; no label is a wildcard.
             query: What to search for. Items without a vector follow the scored ones, with a score of None.
-            filter: What the value must be: fields, ``$eq $ne $gt $gte $lt $lte``, ``$and``, ``$or``.
+            filter: What the value must be: fields, ``"a.b"`` for those of objects, ``$eq $ne $gt $gte $lt $lte``,
+                ``$in $nin`` (one of a list), ``$exists``, ``$contains`` (an element of a list), and ``$and``, ``$or``,
+                ``$not``.
             limit: How many; 0 gives none.
             offset: How many to leave out before. The order is total, so pages neither repeat nor lose items.
             refresh_ttl: Whether the items returned live on from now; None means as the store is configured.
+            min_score: What scores lower, or has no score, is left out. Needs a query.
         """
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
-        return self._drivers.run(plans.search(self._context, op))
+        return self._drivers.run(plans.search(self._context, op, min_score))
 
     @begins_at_call
     def asearch(
@@ -179,10 +199,11 @@ class MongoStore(BaseStore):
         limit: int = 10,
         offset: int = 0,
         refresh_ttl: bool | None = None,
+        min_score: float | None = None,
     ) -> Coroutine[Any, Any, list[SearchItem]]:
         """Do what `search` does."""
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
-        return self._drivers.arun(plans.search(self._context, op))
+        return self._drivers.arun(plans.search(self._context, op, min_score))
 
     def put(
         self,
@@ -240,21 +261,52 @@ class MongoStore(BaseStore):
         """Do what `delete_namespace` does."""
         return self._drivers.arun(delete_namespace(self._context, prefix))
 
-    def reindex(self) -> int:
+    def sweep_ttl(self) -> int:
+        """Delete every item that has expired; return how many. The server does the same within a minute."""
+        return self._drivers.run(sweep(self._context))
+
+    async def asweep_ttl(self) -> int:
+        """Do what `sweep_ttl` does."""
+        return await self._drivers.arun(sweep(self._context))
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> sweeper.Started:
+        """Return a future that is done, as ``PostgresStore`` returns one: the server sweeps, and nothing runs here."""
+        return sweeper.start(sweep_interval_minutes)
+
+    async def astart_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> Awaitable[None]:
+        """Do what `start_ttl_sweeper` does, and return something to await or cancel."""
+        return sweeper.awaitable(sweeper.start(sweep_interval_minutes))
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """Return True, as ``PostgresStore`` does where nothing sweeps."""
+        return sweeper.stop(timeout)
+
+    async def astop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """Do what `stop_ttl_sweeper` does."""
+        return sweeper.stop(timeout)
+
+    def reindex(self, force: bool = False) -> int:
         """Make all vectors as the store is configured now; return how many items were changed.
 
-        For after a change of `index`. Searches go on meanwhile, items not done yet follow unscored. What
+        For after a change of `index`, which counts from the first items on that were embedded: an embedder that fails
+        at once leaves the store as it was. Searches go on meanwhile, items not done yet follow unscored. What
         was cut short goes on when it is called again.
 
+        Args:
+            force: Make every vector anew, also where the configuration is the same: for a model that has become another
+                one under its name. What was cut short goes on by the next call, with `force` or without.
+
         Raises:
+            IndexMismatchError: Another reindex to another configuration has begun; or, without `force`, another model
+                than that of the stored vectors answers by its name.
             ReindexError: Some items cannot be converted; it names them, and all others are.
         """
-        return self._drivers.run(reindex(self._context))
+        return self._drivers.run(reindex(self._context, force))
 
     @begins_at_call
-    def areindex(self) -> Coroutine[Any, Any, int]:
+    def areindex(self, force: bool = False) -> Coroutine[Any, Any, int]:
         """Do what `reindex` does."""
-        return self._drivers.arun(reindex(self._context))
+        return self._drivers.arun(reindex(self._context, force))
 
     def list_namespaces(
         self,

@@ -2,8 +2,9 @@
 
 What BSON gives back as it was given is stored plainly. Where it would not (a tuple comes back as a
 list, a time loses its microseconds, an integer beyond 64 bits or a key with a dot is refused), the
-readable copy says it as well as it can, and *exact bytes* beside it hold the truth. What neither
-can hold, a set or an object, is refused with the path to it.
+readable copy says it as well as it can, and *exact bytes* beside it hold the truth, together with a
+digest of the readable copy. Where the two no longer agree somebody has edited the copy, and it is the
+truth from then on. What neither can hold, a set or an object, is refused with the path to it.
 
 Subclasses of the plain types (an ``IntEnum``, an ``OrderedDict``) come back as the plain type.
 Nothing here can make an object of any other type: bytes that an attacker wrote stay data.
@@ -11,17 +12,25 @@ Nothing here can make an object of any other type: bytes that an attacker wrote 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any, TypeAlias
 
 import bson
+from bson.datetime_ms import DatetimeMS
+from bson.errors import BSONError
+from bson.int64 import Int64
 
+from mongomem.arguments import LONGEST_SHOWN, shown
 from mongomem.errors import CorruptDataError, UnstorableValueError
 
 MAX_DEPTH = 90
 """MongoDB refuses documents nested deeper than 100 levels (MongoDB 4.4 to 8.2), the item's own included."""
+
+MOST_CONTAINERS = 2**20
+"""Lists and objects of a value. One that holds a list many times over may stand for more than there is memory."""
 
 SPECIAL = "~"
 """Begins the one key of an object that stands for something else in exact bytes."""
@@ -42,6 +51,14 @@ class Encoded:
     readable: dict[str, Any]
     exact: bytes | None
 
+    @property
+    def value(self) -> dict[str, Any]:
+        """The value in plain types, as it was when it was encoded."""
+        if self.exact is None:
+            return self.readable
+        value: dict[str, Any] = _from_exact(bson.decode(self.exact)["value"])
+        return value
+
 
 def encode_value(value: Mapping[str, Any], name: str) -> Encoded:
     """Encode the value of an item that messages call `name`.
@@ -50,102 +67,52 @@ def encode_value(value: Mapping[str, Any], name: str) -> Encoded:
         UnstorableValueError: Something inside can be held neither by BSON nor by exact bytes.
     """
     walk = _Walk(name)
-    readable = walk.object(dict(value), ())
-    return Encoded(readable, bson.encode({"value": _exact(value)}) if walk.lossy else None)
+    given = value if isinstance(value, dict) else _as_dict(value, name)
+    readable = walk.object(given, ())
+    if not walk.lossy:
+        return Encoded(readable, None)
+    return Encoded(readable, bson.encode({"value": _exact(given), "readable": digest_of(readable)}))
+
+
+def _as_dict(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    try:
+        return dict(value)
+    except Exception as error:  # whatever a mapping of the caller's own does
+        raise UnstorableValueError(f"{name}: the value cannot be read: {shown(error)}") from error
 
 
 def decode_value(readable: Mapping[str, Any], exact: bytes | None) -> dict[str, Any]:
-    """Give back the value that `encode_value` was given."""
-    value = _from_plain(readable) if exact is None else _from_exact(bson.decode(exact)["value"])
+    """Give back the value that `encode_value` was given, or what somebody has made of its readable copy since.
+
+    Raises:
+        CorruptDataError: It cannot be read.
+    """
+    try:
+        kept = None if exact is None else bson.decode(exact)
+        if kept is None or ("readable" in kept and kept["readable"] != digest_of(readable)):
+            value = _from_plain(readable)
+        else:
+            value = _from_exact(kept["value"])
+    except CorruptDataError:
+        raise
+    except (BSONError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise CorruptDataError(f"its exact bytes are damaged ({type(error).__name__})") from error
     if not isinstance(value, dict):
-        raise CorruptDataError(f"The exact bytes of an item hold a {type(value).__name__}, not a value")
+        raise CorruptDataError(f"its exact bytes hold a {type(value).__name__}, not a value")
     return value
 
 
-Path: TypeAlias = tuple[str, ...]
+def plain(value: Any) -> Any:
+    """Turn a subclass of a plain type into that type, whatever its methods do; return anything else as it is."""
+    for kind, convert in _PLAIN:
+        if isinstance(value, kind):
+            return convert(value)
+    return value
 
 
-@dataclass(slots=True)
-class _Walk:
-    """One pass over a value that makes its readable copy, and finds out whether that is the whole truth.
-
-    Attributes:
-        lossy: Something was met that BSON would not give back as it is.
-    """
-
-    name: str
-    lossy: bool = False
-
-    def readable(self, value: Any, path: Path) -> Any:
-        if len(path) > MAX_DEPTH:
-            raise UnstorableValueError(f"{self.name}: nested deeper than {MAX_DEPTH} levels, or within itself")
-        if value is None or isinstance(value, bool):
-            return value
-        for kind, encode in _READABLE_KINDS:
-            if isinstance(value, kind):
-                return encode(self, value, path)
-        reason = f"a {type(value).__name__} cannot be stored; JSON, bytes, tuples and datetimes can"
-        raise self._unstorable(path, reason)
-
-    def text(self, value: str, path: Path) -> str:
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise self._unstorable(path, "the text holds a surrogate, which is no character") from None
-        return str(value)
-
-    def integer(self, value: int, _path: Path) -> int | str:
-        if is_int64(value):
-            return int(value)
-        self.lossy = True
-        return hex(value)  # `str` refuses more than 4,300 digits (sys.set_int_max_str_digits)
-
-    def time(self, value: datetime, _path: Path) -> Any:
-        self.lossy = True
-        try:
-            bson.encode({"time": value})
-        except OverflowError:
-            return value.isoformat()
-        return value
-
-    def list(self, value: Iterable[Any], path: Path) -> Any:
-        self.lossy = self.lossy or isinstance(value, tuple)
-        return [self.readable(element, (*path, f"[{index}]")) for index, element in enumerate(value)]
-
-    def object(self, value: Mapping[Any, Any], path: Path) -> dict[str, Any]:
-        readable: dict[str, Any] = {}
-        for key, element in value.items():
-            if not isinstance(key, str):
-                raise self._unstorable(path, f"the key {key!r} is a {type(key).__name__}, not a string")
-            shown = self.text(key, path)
-            if not is_plain_key(shown):
-                self.lossy = True
-                shown = shown.translate(READABLE)
-            readable[shown] = self.readable(element, (*path, key))
-        return readable
-
-    def _unstorable(self, path: Path, reason: str) -> UnstorableValueError:
-        place = ".".join(path).replace(".[", "[") or "the value itself"
-        return UnstorableValueError(f"{self.name}: at {place}: {reason}")
-
-
-_READABLE_KINDS: tuple[tuple[type | tuple[type, ...], Callable[[_Walk, Any, Path], Any]], ...] = (
-    (str, _Walk.text),
-    (int, _Walk.integer),
-    (float, lambda _walk, value, _path: float(value)),
-    (dict, _Walk.object),
-    ((list, tuple), _Walk.list),
-    (bytes, lambda _walk, value, _path: bytes(value)),
-    (datetime, _Walk.time),
-)
-
-
-def named(value: object) -> str:
-    """Show a value in a message; also an integer that Python refuses to write (``sys.set_int_max_str_digits``)."""
-    try:
-        return repr(value)
-    except ValueError:
-        return f"a {type(value).__name__} of more digits than can be shown"
+def as_utc(time: datetime) -> datetime:
+    """Make a stored time aware: PyMongo gives naive UTC unless the client is ``tz_aware``."""
+    return time.replace(tzinfo=timezone.utc) if time.tzinfo is None else time.astimezone(timezone.utc)
 
 
 def is_int64(number: int) -> bool:
@@ -158,59 +125,209 @@ def is_plain_key(key: str) -> bool:
     return bool(key) and not any(character in key for character in ".$\x00")
 
 
-def _exact(value: Any) -> Any:
+def is_text(value: str) -> bool:
+    """Say whether a string can be encoded: a surrogate, as bytes that are no text are decoded to, is no character."""
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# --- what people read ------------------------------------------------------------------------------
+
+Path: TypeAlias = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One pass over a value that makes its readable copy, and finds out whether that is the whole truth.
+
+    Attributes:
+        lossy: Something was met that BSON would not give back as it is.
+        containers: How many lists and objects were met.
+    """
+
+    name: str
+    lossy: bool = False
+    containers: int = 0
+
+    def readable(self, value: Any, path: Path) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        for kind, encode in _READABLE_KINDS:
+            if isinstance(value, kind):
+                return encode(self, value, path)
+        reason = f"a {type(value).__name__} cannot be stored; JSON, bytes, tuples and datetimes can"
+        raise self._unstorable(path, reason)
+
+    def text(self, value: str, path: Path) -> str:
+        text = str.__str__(value)
+        if not is_text(text):
+            raise self._unstorable(path, "the text holds a surrogate, which is no character")
+        return text
+
+    def integer(self, value: int, _path: Path) -> int | str:
+        number = int.__int__(value)
+        if is_int64(number):
+            return number
+        self.lossy = True
+        return hex(number)  # `str` refuses more than 4,300 digits (sys.set_int_max_str_digits)
+
+    def time(self, value: datetime, path: Path) -> Any:
+        self.lossy = True
+        try:
+            bson.encode({"time": value})
+        except OverflowError:
+            return datetime.isoformat(value)
+        except Exception as error:  # whatever a time zone of the caller's own does
+            raise self._unstorable(path, f"the time cannot be read: {shown(error)}") from error
+        return value
+
+    def list(self, value: Iterable[Any], path: Path) -> Any:
+        self._enter(path)
+        self.lossy = self.lossy or isinstance(value, tuple)
+        return [self.readable(element, (*path, f"[{index}]")) for index, element in enumerate(elements(value))]
+
+    def object(self, value: dict[Any, Any], path: Path) -> dict[str, Any]:
+        self._enter(path)
+        readable: dict[str, Any] = {}
+        for key, element in dict.items(value):
+            if not isinstance(key, str):
+                raise self._unstorable(path, f"the key {shown(key)} is a {type(key).__name__}, not a string")
+            name = self.text(key, path)
+            place = name
+            if not is_plain_key(name):
+                self.lossy = True
+                name = name.translate(READABLE)
+            readable[name] = self.readable(element, (*path, place))
+        return readable
+
+    def _enter(self, path: Path) -> None:
+        self.containers += 1
+        if len(path) > MAX_DEPTH:
+            raise UnstorableValueError(f"{self.name}: nested deeper than {MAX_DEPTH} levels, or within itself")
+        if self.containers > MOST_CONTAINERS:
+            raise UnstorableValueError(f"{self.name}: more than {MOST_CONTAINERS:,} lists and objects")
+
+    def _unstorable(self, path: Path, reason: str) -> UnstorableValueError:
+        place = ".".join(part[:LONGEST_SHOWN] for part in path).replace(".[", "[") or "the value itself"
+        cut = place if len(place) <= LONGEST_SHOWN else f"{place[:LONGEST_SHOWN]}..."
+        return UnstorableValueError(f"{self.name}: at {cut}: {reason}")
+
+
+_READABLE_KINDS: tuple[tuple[type | tuple[type, ...], Callable[[_Walk, Any, Path], Any]], ...] = (
+    (str, _Walk.text),
+    (int, _Walk.integer),
+    (float, lambda _walk, value, _path: float.__float__(value)),
+    (dict, _Walk.object),
+    ((list, tuple), _Walk.list),
+    (bytes, lambda _walk, value, _path: plain(value)),
+    (datetime, _Walk.time),
+)
+
+_PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (bool, lambda value: value),
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    (bytes, lambda value: b"".join((value,))),
+)
+
+
+def elements(value: Any) -> Iterable[Any]:
+    """Iterate over a list or a tuple, whatever the methods of a subclass do."""
+    return list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
+
+
+def digest_of(readable: Mapping[str, Any]) -> bytes:
+    """Name what a readable copy says, however a tool has written it down.
+
+    Numbers that are equal count as one, in whatever type BSON holds them, and the order of fields does not count.
+    """
+    return hashlib.blake2b(bson.encode({"value": _alike(readable)}), digest_size=16).digest()
+
+
+def _alike(value: Any) -> Any:
     if isinstance(value, Mapping):
-        if any(key.startswith(SPECIAL) or not is_plain_key(key) for key in value):
-            return {f"{SPECIAL}object": [[str(key), _exact(element)] for key, element in value.items()]}
-        return {str(key): _exact(element) for key, element in value.items()}
-    if isinstance(value, tuple):
-        return {f"{SPECIAL}tuple": [_exact(element) for element in value]}
+        return {key: _alike(element) for key, element in sorted(value.items())}
     if isinstance(value, list):
-        return [_exact(element) for element in value]
-    if isinstance(value, datetime):
-        return {f"{SPECIAL}time": value.isoformat(), "fold": value.fold}
-    if isinstance(value, int) and not isinstance(value, bool):
-        return int(value) if is_int64(value) else {f"{SPECIAL}integer": hex(value)}
-    return _builtin(value)
+        return [_alike(element) for element in value]
+    if isinstance(value, float) and value.is_integer() and is_int64(int(value)):
+        return Int64(value)
+    return Int64(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _builtin(value: Any) -> Any:
-    """Turn a subclass of a plain type into that type: BSON knows no other."""
+def _from_plain(value: Any) -> Any:
+    """Turn what PyMongo decodes into builtins: it gives 64-bit integers a type of its own, ``bson.Int64``."""
     if isinstance(value, str):
-        return str(value)
-    if isinstance(value, float):
-        return float(value)
-    return bytes(value) if isinstance(value, bytes) else value
+        if not is_text(value):
+            raise CorruptDataError("its value holds bytes that are no text")
+        return value
+    if isinstance(value, dict):
+        return {_from_plain(key): _from_plain(element) for key, element in value.items()}
+    if isinstance(value, list):
+        return [_from_plain(element) for element in value]
+    if isinstance(value, DatetimeMS):
+        raise CorruptDataError("its value holds a date that no datetime can hold")
+    if isinstance(value, datetime):
+        return as_utc(value)
+    return int(value) if isinstance(value, Int64) else value
+
+
+# --- what is exact ---------------------------------------------------------------------------------
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, dict):
+        pairs = [(str.__str__(key), _exact(element)) for key, element in dict.items(value)]
+        if any(key.startswith(SPECIAL) or not is_plain_key(key) for key, _ in pairs):
+            return {f"{SPECIAL}object": [list(pair) for pair in pairs]}
+        return dict(pairs)
+    if isinstance(value, tuple):
+        return {f"{SPECIAL}tuple": [_exact(element) for element in elements(value)]}
+    if isinstance(value, list):
+        return [_exact(element) for element in elements(value)]
+    if isinstance(value, datetime):
+        return {f"{SPECIAL}time": datetime.isoformat(value), "fold": value.fold}
+    builtin = plain(value)
+    if isinstance(builtin, int) and not is_int64(builtin):
+        return {f"{SPECIAL}integer": hex(builtin)}
+    return builtin
 
 
 def _from_exact(value: Any) -> Any:
     if isinstance(value, list):
         return [_from_exact(element) for element in value]
     if not isinstance(value, dict):
-        return _from_plain(value)
+        return _builtin(value)
     special = next(iter(value), "")
     if not special.startswith(SPECIAL):
         return {key: _from_exact(element) for key, element in value.items()}
     decode = _SPECIAL_KINDS.get(special[len(SPECIAL) :])
     if decode is None:
-        raise CorruptDataError(f"The exact bytes of an item hold an unknown kind of value, {special!r}")
+        raise CorruptDataError(f"its exact bytes hold an unknown kind of value, {shown(special)}")
     return decode(value)
 
 
+def _builtin(value: Any) -> Any:
+    if not isinstance(value, (str, int, float, bytes, type(None))):
+        raise CorruptDataError(f"its exact bytes hold a {type(value).__name__}")
+    return int(value) if isinstance(value, Int64) else value
+
+
+def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    made = {key: _from_exact(element) for key, element in pairs}
+    if not all(isinstance(key, str) for key in made):
+        raise CorruptDataError("its exact bytes hold a key that is no string")
+    return made
+
+
 _SPECIAL_KINDS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "object": lambda value: {key: _from_exact(element) for key, element in value[f"{SPECIAL}object"]},
+    "object": lambda value: _object(value[f"{SPECIAL}object"]),
     "tuple": lambda value: tuple(_from_exact(element) for element in value[f"{SPECIAL}tuple"]),
     "time": lambda value: datetime.fromisoformat(value[f"{SPECIAL}time"]).replace(fold=value["fold"]),
     "integer": lambda value: int(value[f"{SPECIAL}integer"], 16),
 }
-
-
-def _from_plain(value: Any) -> Any:
-    """Turn what PyMongo decodes into builtins: it gives 64-bit integers a type of its own, ``bson.Int64``."""
-    if isinstance(value, Mapping):
-        return {key: _from_plain(element) for key, element in value.items()}
-    if isinstance(value, list):
-        return [_from_plain(element) for element in value]
-    if isinstance(value, int) and type(value) is not bool:
-        return int(value)
-    return value

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 import numpy as np
 from langgraph.store.base import InvalidNamespaceError
 
 from mongomem.commands import Delete, DeleteMany, Document, Write
 from mongomem.effects import EmbedDocuments
-from mongomem.search.codes import decode_vectors
+from mongomem.search.codes import are_finite, decode_vectors, is_vector
 from mongomem.search.metrics import Vector
 from mongomem.store.batches import Batch, check_namespace
 from mongomem.store.context import Context
-from mongomem.store.documents import Embedded, Put, check_size, put_update
+from mongomem.store.documents import Embedded, Put, check_size, entries_in, put_update
 from mongomem.store.indexing import Indexing, Text
-from mongomem.store.namespaces import Namespace, path_of, path_range, slices
-from mongomem.store.reading import find_by_id, is_there
+from mongomem.store.namespaces import Namespace, id_range, name_of_item, path_of, path_range, slices
+from mongomem.store.reading import find_named
 from mongomem.store.setup import agree_on_configuration
+from mongomem.store.values import as_utc
+from mongomem.store.watching import compare_answers, warn_of_blank_paths
 from mongomem.upserts import write_all
 
 LONG_TEXTS = 2**20
@@ -35,16 +38,13 @@ async def write(context: Context, batch: Batch) -> None:
     _check_long(context, puts.values())
     existing = await _existing(context, puts)
     embedded = await _embed_puts(context, puts, existing)
-    if embedded:
-        await agree_on_configuration(context)
     now = context.now()  # and not before: embedding may take longer than an item is to live
-    writes: dict[str, Write] = {}
+    writes: dict[str, Write] = {item: Delete({"_id": item}) for item in batch.deletions}
     for item, put in puts.items():
-        revive = item in existing and not is_there(context, existing[item], now)
-        writes[item] = update = put_update(put, embedded.get(item), now=now, revive=revive)
-        check_size(update, f"item {put.key!r} in {put.namespace!r}")
-    for item, deletion in batch.deletions.items():
-        writes[item] = Delete({"_id": item, "path": path_of(deletion.namespace)})
+        there = existing.get(item)
+        revive = there is not None and not _lives(context, there, now)
+        writes[item] = update = put_update(put, embedded.get(item), now=now, there=there, revive=revive)
+        check_size(update, name_of_item(put.namespace, put.key))
     for part in slices(writes):  # the server answers with the ids of what it made, in one message
         await write_all(context.items, [writes[item] for item in part])
 
@@ -53,64 +53,101 @@ def _check_long(context: Context, puts: Iterable[Put]) -> None:
     """Refuse items that are too large as they are, before their long texts are embedded, which takes its time."""
     for put in puts:
         if sum(len(text.text) for text in put.texts) > LONG_TEXTS:
-            check_size(put_update(put, None, now=context.now(), revive=False), f"item {put.key!r} in {put.namespace!r}")
+            update = put_update(put, None, now=context.now(), there=None, revive=False)
+            check_size(update, name_of_item(put.namespace, put.key))
 
 
 async def embed(
-    indexing: Indexing, texts: Mapping[str, Sequence[Text]], known: Mapping[str, Vector]
+    context: Context, indexing: Indexing, texts: Mapping[str, Sequence[Text]], known: Mapping[str, Vector]
 ) -> dict[str, Embedded]:
     """Give the texts of each item their vectors: those `known` by digest, or new ones.
 
     Equal texts are embedded once, all new ones in one call.
     """
-    missing = {text.digest: text.text for each in texts.values() for text in each if text.digest not in known}
+    digests = {item: {indexing.digest(text.text): text for text in each} for item, each in texts.items()}
+    missing = {key: text.text for each in digests.values() for key, text in each.items() if key not in known}
     made = await EmbedDocuments(indexing.embedder, list(missing.values())) if missing else ()
+    if missing:
+        await compare_answers(context, indexing)
     vectors = {**known, **dict(zip(missing, made, strict=True))}
-    return {
-        item: Embedded(indexing.fingerprint, indexing.metric, each, _rows(each, vectors, indexing.dims))
-        for item, each in texts.items()
-    }
+    named = indexing.fingerprint, indexing.generation, indexing.metric
+    return {item: Embedded(*named, each, _rows(each, vectors, indexing.dims)) for item, each in digests.items()}
 
 
 async def delete_namespace(context: Context, prefix: Namespace) -> int:
     """Delete every item below a prefix; return how many. Repeating it finishes what was cut short.
 
+    Those go that stand there, and those whose names are from there, wherever somebody has moved them.
+
     Raises:
         InvalidNamespaceError: The prefix is empty: everything of everyone is never meant by accident.
     """
-    check_namespace(prefix, "prefix")
-    if not prefix:
+    checked = check_namespace(prefix, "prefix")
+    if not checked:
         raise InvalidNamespaceError("delete_namespace needs a prefix of one label or more")
-    reply = await DeleteMany(context.items, {"path": path_range(prefix)})
-    context.matrices.forget(path_of(prefix))
+    reply = await DeleteMany(context.items, {"$or": [{"path": path_range(checked)}, {"_id": id_range(checked)}]})
+    context.matrices.forget(path_of(checked))
+    return int(reply.deleted_count)
+
+
+async def sweep(context: Context) -> int:
+    """Delete every item whose time is over; return how many. The server does the same within a minute."""
+    reply = await DeleteMany(context.items, {"expires_at": {"$lte": context.now()}})
     return int(reply.deleted_count)
 
 
 async def _existing(context: Context, puts: Mapping[str, Put]) -> dict[str, Document]:
-    """Read what the puts are about to replace: whether it has expired, and its vectors where texts may be the same."""
+    """Read what the puts are about to replace: whether it lives, and its vectors where texts may be the same."""
     if not puts:
         return {}
-    shown = {"expires_at": 1}
+    shown = {"expires_at": 1, "created_at": 1}
     if any(put.texts for put in puts.values()):
-        shown |= {"vectors.digest": 1, "vectors.vector": 1}
-    return {document["_id"]: document for document in await find_by_id(context, puts, shown)}
+        shown |= {"vectors.digest": 1, "vectors.vector": 1, "generation": 1}
+    return await find_named(context, puts, shown)
+
+
+def _lives(context: Context, document: Document, now: datetime) -> bool:
+    """Say whether an item has not expired, and knows since when it is there."""
+    moment = document.get("expires_at")
+    is_over = isinstance(moment, datetime) and context.expiry.is_over(as_utc(moment), now)
+    return isinstance(document.get("created_at"), datetime) and not is_over
 
 
 async def _embed_puts(
     context: Context, puts: Mapping[str, Put], existing: Mapping[str, Document]
 ) -> dict[str, Embedded]:
-    if context.indexing is None:
+    """Embed the texts of puts, and see that it is done as the store has it: the first vectors decide that.
+
+    What the store calls the configuration may turn out only then; then it is done once more.
+    """
+    indexing = context.indexing
+    if indexing is None or not puts:
         return {}
     texts = {item: put.texts for item, put in puts.items()}
-    return await embed(context.indexing, texts, vectors_of(existing.values()))
+    embedded = await embed(context, indexing, texts, vectors_of(existing.values(), indexing))
+    await agree_on_configuration(context)
+    agreed = context.indexing or indexing
+    if (agreed.fingerprint, agreed.generation) != (indexing.fingerprint, indexing.generation):
+        return await _embed_puts(context, puts, existing)
+    for put in puts.values():
+        context.coverage.note(indexing.paths(put.index_fields), {text.path for text in put.texts})
+    await warn_of_blank_paths(context)
+    return embedded
 
 
-def vectors_of(documents: Iterable[Document]) -> dict[str, Vector]:
-    """Collect the vectors that documents hold, by the digests of their texts."""
-    stored = {entry["digest"]: entry["vector"] for document in documents for entry in document.get("vectors", ())}
-    return {digest: decode_vectors([vector])[0] for digest, vector in stored.items()}
+def vectors_of(documents: Iterable[Document], indexing: Indexing) -> dict[str, Vector]:
+    """Collect the vectors that documents hold, by the digests of their texts; not damaged or outdated ones."""
+    stored = {
+        entry["digest"]: entry["vector"]
+        for document in documents
+        if document.get("generation", 0) == indexing.generation
+        for entry in entries_in(document)
+        if isinstance(entry.get("digest"), str) and is_vector(entry.get("vector"), indexing.dims)
+    }
+    vectors = {digest: decode_vectors([vector]) for digest, vector in stored.items()}
+    return {digest: rows[0] for digest, rows in vectors.items() if are_finite(rows)[0]}
 
 
-def _rows(texts: Sequence[Text], vectors: Mapping[str, Vector], dims: int) -> Vector:
-    rows: Vector = np.array([vectors[text.digest] for text in texts], dtype=np.float32).reshape(-1, dims)
+def _rows(digests: Iterable[str], vectors: Mapping[str, Vector], dims: int) -> Vector:
+    rows: Vector = np.array([vectors[digest] for digest in digests], dtype=np.float32).reshape(-1, dims)
     return rows

@@ -23,7 +23,7 @@ from bson.timestamp import Timestamp
 from mongomem import LocalServer, MongoMemory, local, loops
 from mongomem.checkpoint.bounded import BoundedCache
 from mongomem.clients import introductions
-from mongomem.embeddings import functions
+from mongomem.embeddings import functions, resolve_embedder
 from mongomem.embeddings.openai import _OpenAIClients
 from mongomem.locks import _guarded
 from mongomem.search.codes import encode_codes
@@ -49,7 +49,7 @@ lone.absorb([change])
 memory, client = MongoMemory(mongomock.MongoClient()), Client()
 opening = MongoMemory.from_conn_string("mongodb://127.0.0.1:1", open_timeout=None)
 openai, server = _OpenAIClients(), LocalServer()
-embedder = functions.function_embedder(embed, 1)
+embedder = resolve_embedder(embed, dims=1)
 
 def opened():
     with opening as one:

@@ -78,9 +78,9 @@ def checked_number(name: str, value: object, *, least: int = 0, error: type[Mong
     Raises:
         InvalidInputError: Or the `error` given: it is something else.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_NUMBER:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= int.__int__(value) <= LARGEST_NUMBER:
         raise error(f"{name} must be a whole number from {least} on, not {shown(value)}")
-    return int(value)
+    return int.__int__(value)
 
 
 def checked_text(name: str, value: object, error: type[MongomemError] = InvalidInputError) -> str:

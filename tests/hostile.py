@@ -212,7 +212,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "numpy text": lambda: np.str_("a"),
     "numpy array": lambda: np.array([1, 2]),
     "numpy texts": lambda: np.array(["a", "b"]),
-    "naive time": lambda: datetime(2024, 1, 1),
+    "naive time": lambda: datetime(2024, 1, 1),  # noqa: DTZ001  what it is about
     "last time": lambda: datetime.max.replace(tzinfo=timezone(timedelta(hours=-12))),
     "date": lambda: date(2024, 1, 1),
     "timedelta": lambda: timedelta(days=1),

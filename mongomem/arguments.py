@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mongomem.errors import InvalidInputError, MongomemError
 
@@ -81,6 +84,36 @@ def checked_number(name: str, value: object, *, least: int = 0, error: type[Mong
     if isinstance(value, bool) or not isinstance(value, int) or not least <= int.__int__(value) <= LARGEST_NUMBER:
         raise error(f"{name} must be a whole number from {least} on, not {shown(value)}")
     return int.__int__(value)
+
+
+def checked_mapping(name: str, value: object) -> dict[Any, Any]:
+    """Return the items of a mapping as a dict of its own.
+
+    Raises:
+        InvalidInputError: It is no mapping, or its methods fail.
+    """
+    if type(value) is dict:
+        return value.copy()
+    if not isinstance(value, Mapping):
+        raise InvalidInputError(f"{name} must be a mapping, not {shown(value)}")
+    try:
+        return {**value}
+    except Exception as error:  # whatever a class of the caller does
+        raise InvalidInputError(f"{name} must be a mapping that can be read, not {shown(value)}") from error
+
+
+def checked_list(name: str, value: object) -> list[Any]:
+    """Return the elements of a list, or of another sequence that is no text, as a list of its own.
+
+    Raises:
+        InvalidInputError: It is something else, or its methods fail.
+    """
+    if isinstance(value, str | bytes | bytearray | memoryview) or not isinstance(value, Sequence | deque):
+        raise InvalidInputError(f"{name} must be a list, not {shown(value)}")
+    try:
+        return [*value]
+    except Exception as error:  # whatever a class of the caller does
+        raise InvalidInputError(f"{name} must be a list that can be read, not {shown(value)}") from error
 
 
 def checked_text(name: str, value: object, error: type[MongomemError] = InvalidInputError) -> str:

@@ -2,7 +2,7 @@
 
     MongomemError
     ├── InvalidInputError         (ValueError)    an argument that no call may carry; nothing was touched
-    │   ├── UnstorableValueError                  a value that MongoDB or the serializer cannot hold
+    │   ├── UnstorableValueError  (TypeError)     a value that MongoDB or the serializer cannot hold
     │   └── DimensionMismatchError                an embedder answered with vectors of another size
     ├── ConfigurationError        (ValueError)    options that contradict each other or the stored data
     │   └── IndexMismatchError                    the store was indexed with another embedding configuration
@@ -32,8 +32,11 @@ class InvalidInputError(MongomemError, ValueError):
     """An argument is of the wrong kind. Raised before anything is read or written."""
 
 
-class UnstorableValueError(InvalidInputError):
-    """A value cannot be stored. Names the item and the path inside it; nothing of the batch was written."""
+class UnstorableValueError(InvalidInputError, TypeError):
+    """A value cannot be stored. Names the item and the path inside it, or the channel; nothing was written.
+
+    Also a ``TypeError``: that is what LangGraph's serializer raises, and so other savers.
+    """
 
 
 class DimensionMismatchError(InvalidInputError):

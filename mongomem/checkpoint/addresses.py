@@ -16,7 +16,7 @@ from uuid import UUID
 from bson import ObjectId
 from langchain_core.runnables import RunnableConfig
 
-from mongomem.arguments import checked_text, shown
+from mongomem.arguments import checked_mapping, checked_text, shown
 from mongomem.errors import InvalidInputError
 
 LONGEST_IDENTIFIER = 65_536
@@ -72,7 +72,7 @@ def text_of(value: object) -> str | None:
         return None
     try:
         return str(int(value))
-    except ValueError:  # more digits than sys.set_int_max_str_digits() allows
+    except Exception:  # more digits than sys.set_int_max_str_digits() allows, or whatever a class of the caller does
         return None
 
 
@@ -97,9 +97,10 @@ def channel_name(value: object) -> str:
     Raises:
         InvalidInputError: It is no string, empty, or not valid Unicode.
     """
-    if not isinstance(value, str) or not value:
+    name = str.__str__(value) if isinstance(value, str) else ""
+    if not name:
         raise InvalidInputError(f"the name of a channel is a string that is not empty, not {shown(value)}")
-    return identifier("channel", value)
+    return identifier("channel", name)
 
 
 def optional_identifier(name: str, value: object) -> str | None:
@@ -110,10 +111,9 @@ def optional_identifier(name: str, value: object) -> str | None:
 
 def configurable(config: object) -> Mapping[str, Any]:
     """Return the ``configurable`` part of a config, which callers may have got wrong."""
-    found = config.get("configurable") if isinstance(config, Mapping) else None
-    if not isinstance(found, Mapping):
+    if (found := checked_mapping("config", config).get("configurable")) is None:
         raise InvalidInputError('config must be {"configurable": {"thread_id": ..., ...}}')
-    return found
+    return checked_mapping('config["configurable"]', found)
 
 
 def address_of(config: RunnableConfig) -> Address:

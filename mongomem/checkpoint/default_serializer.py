@@ -14,6 +14,7 @@ from __future__ import annotations
 import ipaddress
 import sys
 from collections import deque
+from collections.abc import Collection, Mapping
 from dataclasses import is_dataclass
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
@@ -28,7 +29,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from mongomem.arguments import shown
-from mongomem.errors import ConfigurationError
+from mongomem.errors import ConfigurationError, InvalidInputError
 
 WRITTEN_BY = ("model_dump", "get_secret_value", "dict", "_asdict")
 """The methods by which ``JsonPlusSerializer`` writes an object: pydantic's models and secrets, and named tuples."""
@@ -64,6 +65,24 @@ def default_serializer() -> JsonPlusSerializer:
         return serde
     serde._unpack_ext_hook = make_hook(ImportedDataTypes())
     return serde
+
+
+def checked_allowlist(allowlist: object) -> list[Any]:
+    """Return the types of an allowlist.
+
+    Raises:
+        InvalidInputError: It is no collection of classes and pairs of module and name.
+    """
+    if isinstance(allowlist, str | bytes | Mapping) or not isinstance(allowlist, Collection):
+        raise InvalidInputError(f"the allowlist must be a list of types, not {shown(allowlist)}")
+    try:
+        types = [*allowlist]
+    except Exception as error:  # whatever a class of the caller does
+        raise InvalidInputError(f"the allowlist must be a list that can be read, not {shown(allowlist)}") from error
+    for one in types:
+        if not isinstance(one, type) and not (isinstance(one, tuple) and {*map(type, one)} == {str}):
+            raise InvalidInputError(f"an allowlist holds types, and tuples such as (module, name), not {shown(one)}")
+    return types
 
 
 def checked_serde(serde: Any) -> SerializerProtocol:

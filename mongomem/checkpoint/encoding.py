@@ -15,9 +15,11 @@ from typing import Any
 
 from langgraph.checkpoint.base import Checkpoint
 
+from mongomem.arguments import shown
 from mongomem.checkpoint.caches import Parent
 from mongomem.checkpoint.chunks import NOTHING, Cut, Known, Stored, cut, fits, inline
 from mongomem.checkpoint.codec import Codec
+from mongomem.errors import MongomemError, UnstorableValueError
 
 INLINE_BYTES = 4096
 """What the values of one document may hold inline, all together."""
@@ -75,7 +77,9 @@ class Encoded:
 def serialize_body(checkpoint: Checkpoint, metadata: Mapping[str, Any], codec: Codec) -> Serialized:
     """Serialize a checkpoint without its values, together with its metadata."""
     bare = {field: value for field, value in checkpoint.items() if field != "channel_values"}
-    return codec.dumps({"checkpoint": bare, "metadata": dict(metadata)})
+    return serialized(
+        codec, "the metadata of a checkpoint, or another field of it,", {"checkpoint": bare, "metadata": dict(metadata)}
+    )
 
 
 def serialize_values(
@@ -84,20 +88,26 @@ def serialize_values(
     """Serialize the values that are not `done` and that the parent does not hold at the same version."""
     versions = checkpoint["channel_versions"]
     return {
-        channel: _dumps(codec, channel, value)
+        channel: serialized(codec, f"channel {shown(channel)}", value)
         for channel, value in checkpoint["channel_values"].items()
         if channel not in done and not holds(parent, channel, versions.get(channel))
     }
 
 
-def _dumps(codec: Codec, channel: str, value: Any) -> Serialized:
-    """Serialize a value; where the serializer cannot, its error says of which channel (Python 3.11 and newer)."""
+def serialized(codec: Codec, what: str, value: Any) -> Serialized:
+    """Serialize a value.
+
+    Raises:
+        UnstorableValueError: The serializer cannot; says what it was to serialize.
+    """
     try:
         return codec.dumps(value)
-    except Exception as error:
-        if hasattr(error, "add_note"):
-            error.add_note(f"mongomem: while serializing channel {channel!r}")
+    except MongomemError:
         raise
+    except Exception as error:
+        raise UnstorableValueError(
+            f"{what} cannot be serialized: {type(error).__name__}: {shown(str(error))}"
+        ) from error
 
 
 def holds(parent: Parent, channel: str, version: str | float | None) -> bool:

@@ -15,13 +15,14 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import DeltaChannelHistory
 from langgraph.checkpoint.base import PendingWrite as LangGraphWrite
 
-from mongomem.checkpoint.addresses import Address, address_of, identifier
+from mongomem.arguments import checked_list
+from mongomem.checkpoint.addresses import Address, address_of, channel_name
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import CHECKPOINT, living_epoch, newest_stages, thread_stage
 from mongomem.checkpoint.loading import Placed, load, look_twice, read_records, read_writes, revive
 from mongomem.checkpoint.records import Record, WriteRecord
 from mongomem.commands import Aggregate, Find
-from mongomem.errors import CorruptDataError, InvalidInputError
+from mongomem.errors import CorruptDataError
 
 FIRST_PAGE, LARGEST_PAGE = 64, 1024
 
@@ -56,9 +57,7 @@ async def get_delta_channel_history(
     Raises:
         CorruptDataError: A checkpoint is its own ancestor.
     """
-    if isinstance(channels, str | bytes):
-        raise InvalidInputError("channels must be a list of names")
-    wanted = [identifier("channel", channel) for channel in channels]
+    wanted = [channel_name(channel) for channel in checked_list("channels", channels)]
     return await look_twice(partial(_history, context, address_of(config), wanted))
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
-from mongomem.arguments import shown
+from mongomem.arguments import checked_mapping, shown
 from mongomem.commands import Document
 from mongomem.errors import InvalidInputError
 
@@ -114,13 +115,12 @@ def checked_filter(filter: object) -> Mapping[str, Any]:
     """
     if filter is None:
         return {}
-    if not isinstance(filter, Mapping):
-        raise InvalidInputError(f"filter must be a mapping of metadata keys to values, not {shown(filter)}")
-    for key in filter:
-        if not isinstance(key, str) or key.startswith("$"):
+    wanted = checked_mapping("filter", filter)
+    for key in wanted:
+        if not isinstance(key, str) or str.startswith(key, "$"):
             raise InvalidInputError(f"filter keys are metadata keys, and none begins with '$': {shown(key)}")
-    check_nesting("filter", filter)
-    return filter
+    check_nesting("filter", wanted)
+    return {key: plain(one) for key, one in wanted.items()}
 
 
 def check_nesting(name: str, values: Mapping[str, Any]) -> None:
@@ -141,9 +141,28 @@ def check_nesting(name: str, values: Mapping[str, Any]) -> None:
 
 
 def _parts(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return [*dict.values(value)]
     if isinstance(value, Mapping):
-        return list(value.values())
-    return list(value) if isinstance(value, list | tuple) else []
+        return [*checked_mapping("a mapping in it", value).values()]
+    return _elements(value) if isinstance(value, list | tuple) else []
+
+
+def _elements(value: list[Any] | tuple[Any, ...]) -> list[Any]:
+    """Return what is in a list, and not what a subclass says is in it."""
+    return [*(list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value))]
+
+
+def plain(value: Any) -> Any:
+    """Return a value that `check_nesting` has passed in built-in types, whatever subclasses of them do."""
+    if isinstance(value, Mapping):
+        items = dict.items(value) if isinstance(value, dict) else value.items()
+        return {plain(key): plain(one) for key, one in items}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in _elements(value)]
+    if isinstance(value, str) and not isinstance(value, Enum):
+        return str.__str__(value)
+    return value
 
 
 def contains(metadata: Any, wanted: Any) -> bool:

@@ -11,13 +11,14 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from pymongo.errors import BulkWriteError
 
+from mongomem.arguments import checked_list, shown
 from mongomem.checkpoint.addresses import Address, address_of, channel_name, identifier
 from mongomem.checkpoint.binding import write_binding
 from mongomem.checkpoint.chunks import Cut, cut, inline
 from mongomem.checkpoint.codec import LONGEST_PACKED
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import SCHEMA_VERSION, chunk_key, value_fields, write_key
-from mongomem.checkpoint.encoding import Serialized
+from mongomem.checkpoint.encoding import Serialized, serialized
 from mongomem.checkpoint.setup import ready
 from mongomem.checkpoint.threads import chunk_writes, contention, ensure_thread, read_thread, stamp
 from mongomem.commands import Document, Replace, Update, Write
@@ -81,9 +82,15 @@ async def _store(context: Context, collection: str, thread_id: str, writes: Sequ
 def _serialized(context: Context, writes: Sequence[tuple[str, Any]]) -> list[PendingWrite]:
     """Serialize writes; of several to one special channel the last counts."""
     found: dict[int, PendingWrite] = {}
-    for position, (channel, value) in enumerate(writes):
+    for position, write in enumerate(checked_list("writes", writes)):
+        pair = write if type(write) is tuple else tuple(checked_list("a write", write))
+        if len(pair) != 2:
+            raise InvalidInputError(f"a write is a channel and a value, not {shown(write)}")
+        channel = channel_name(pair[0])
         idx = WRITES_IDX_MAP.get(channel, position)
-        found[idx] = PendingWrite(idx, channel_name(channel), context.codec.dumps(value))
+        found[idx] = PendingWrite(
+            idx, channel, serialized(context.codec, f"a write to channel {shown(channel)}", pair[1])
+        )
     return list(found.values())
 
 

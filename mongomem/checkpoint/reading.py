@@ -157,7 +157,9 @@ def checked_query(config: RunnableConfig | None, filter: object, before: Runnabl
         InvalidInputError: For a negative limit, or an argument that is not what LangGraph documents.
     """
     most = None if limit is None else checked_number("limit", limit)
-    bound = optional_identifier("checkpoint_id", configurable(before).get("checkpoint_id")) if before else None
+    bound = (
+        optional_identifier("checkpoint_id", configurable(before).get("checkpoint_id")) if before is not None else None
+    )
     return Query(_listed_place(config), bound, checked_filter(filter), most)
 
 

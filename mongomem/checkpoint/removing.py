@@ -9,7 +9,7 @@ from functools import partial
 
 from langchain_core.runnables import RunnableConfig
 
-from mongomem.arguments import checked_flag, checked_number, shown
+from mongomem.arguments import checked_flag, checked_list, checked_number, shown
 from mongomem.checkpoint.addresses import Address, identifier
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import (
@@ -116,14 +116,14 @@ def checked_rule(now: datetime, strategy: object, keep_last: object, older_than:
     Raises:
         InvalidInputError: For an unknown strategy, fewer than one to keep, or no span of time.
     """
-    if strategy not in ("keep_latest", "delete"):
+    if type(strategy) is not str or strategy not in ("keep_latest", "delete"):
         raise InvalidInputError(f'strategy must be "keep_latest" or "delete", not {shown(strategy)}')
     keep = checked_number("keep_last", keep_last, least=1)
     if older_than is None:
-        return PruneRule(str(strategy), keep, None)
+        return PruneRule(strategy, keep, None)
     if not isinstance(older_than, timedelta) or older_than < timedelta(0):
         raise InvalidInputError(f"older_than must be a timedelta that is not negative, not {shown(older_than)}")
-    return PruneRule(str(strategy), keep, _ago(now, older_than))
+    return PruneRule(strategy, keep, _ago(now, older_than))
 
 
 def _ago(now: datetime, span: timedelta) -> datetime:
@@ -178,9 +178,7 @@ async def delete_idle_threads(context: Context, idle_for: object, dry_run: objec
 
 
 def _distinct(name: str, values: object) -> list[str]:
-    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
-        raise InvalidInputError(f"expected a list of {name}s, not {type(values).__name__}")
-    return list(dict.fromkeys(identifier(name, value) for value in values))
+    return list(dict.fromkeys(identifier(name, value) for value in checked_list(f"{name}s", values)))
 
 
 async def _remove(

@@ -33,7 +33,7 @@ from mongomem.checkpoint.context import (
     checked_keys,
     lifetime,
 )
-from mongomem.checkpoint.default_serializer import checked_serde
+from mongomem.checkpoint.default_serializer import checked_allowlist, checked_serde
 from mongomem.checkpoint.documents import Collections
 from mongomem.checkpoint.history import get_delta_channel_history
 from mongomem.checkpoint.setup import setup
@@ -268,7 +268,7 @@ class MongoSaver(ThreadUpkeep):
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[Any]:
         """Return a clone whose serializer also revives these types; it shares client and caches."""
-        return super().with_allowlist(extra_allowlist)
+        return super().with_allowlist(checked_allowlist(extra_allowlist))
 
     def _context(self) -> Context:
         # The serializer is read at call time: with_allowlist clones differ in it alone.

@@ -25,12 +25,12 @@ def next_version(current: object) -> Version:
     """
     if current is None:
         return _written(1)
-    if isinstance(current, str) and (count := current.partition(".")[0]).isdecimal():
+    if isinstance(current, str) and (count := str.__str__(current).partition(".")[0]).isdecimal():
         return _written(int(count) + 1)
-    if isinstance(current, float) and math.isfinite(current):
-        return max(current + 1, math.nextafter(current, math.inf))
+    if isinstance(current, float) and math.isfinite(number := float.__float__(current)):
+        return max(number + 1, math.nextafter(number, math.inf))
     if isinstance(current, int) and not isinstance(current, bool):
-        return current + 1
+        return int.__int__(current) + 1
     raise InvalidInputError(f"the version of a channel is a number, or a string that begins with one: {shown(current)}")
 
 

@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from pymongo.errors import BulkWriteError
 
+from mongomem.arguments import checked_mapping, shown
 from mongomem.checkpoint.addresses import Address, address_of, channel_name, identifier
 from mongomem.checkpoint.binding import checkpoint_binding
 from mongomem.checkpoint.caches import Parent, ThreadState
@@ -83,7 +84,7 @@ async def put(
         ContentionError: Others changed the thread at the same time, again and again.
     """
     address = address_of(config)
-    _check(checkpoint)
+    checkpoint = _checked(checkpoint)
     child = address.at(identifier("checkpoint id", checkpoint["id"]))
     whole = named(config, metadata, context.options.metadata_keys)
     whole = replace(whole, truth=detached(whole.truth))
@@ -116,20 +117,29 @@ def _serialization(context: Context, checkpoint: Checkpoint, parent: Parent) -> 
     )
 
 
-def _check(checkpoint: Any) -> None:
-    """Refuse what is no checkpoint, before anything is read or written.
+FIELDS = {"id": str, "v": int, "channel_values": Mapping, "channel_versions": Mapping}
+
+
+def _checked(checkpoint: object) -> Checkpoint:
+    """Return a checkpoint with dicts of its own for its fields, values and versions.
 
     Raises:
         InvalidInputError: A field is missing or of another type, or a channel has no name.
     """
-    fields = {"id": str, "v": int, "channel_values": Mapping, "channel_versions": Mapping}
-    for field, kind in fields.items():
-        if not isinstance(checkpoint, Mapping) or not isinstance(checkpoint.get(field), kind):
+    fields = checked_mapping("checkpoint", checkpoint)
+    for field, kind in FIELDS.items():
+        if not isinstance(fields.get(field), kind) or isinstance(fields.get(field), bool):
             raise InvalidInputError(f"a checkpoint has a field {field!r} of type {kind.__name__}")
-    if not checkpoint["id"]:
+    for field in ("channel_values", "channel_versions"):
+        fields[field] = {
+            channel_name(name): one for name, one in checked_mapping(f"checkpoint {field}", fields[field]).items()
+        }
+    for version in fields["channel_versions"].values():
+        if isinstance(version, bool) or not isinstance(version, str | int | float):
+            raise InvalidInputError(f"the version of a channel is a string or a number, not {shown(version)}")
+    if not (text := str.__str__(fields["id"])):
         raise InvalidInputError("the id of a checkpoint is not empty")
-    for channel in (*checkpoint["channel_values"], *checkpoint["channel_versions"]):
-        channel_name(channel)
+    return cast("Checkpoint", fields | {"id": text, "v": int.__int__(fields["v"])})
 
 
 async def _put_on(context: Context, task: Put, values: Mapping[str, Serialized], ground: Ground) -> bool:

@@ -17,8 +17,21 @@ LONGEST_SHOWN = 80
 LARGEST_NUMBER = 2**63 - 1
 """The largest integer that BSON holds."""
 
-_PASSWORD = re.compile(r"(?<=://)\S*@")
-"""The user and the password in a connection string: up to its last @, since a password may hold any character."""
+_SECRETS = (
+    (re.compile(r"(?<=://)\S*@"), "***@"),
+    (re.compile(r"\b(?:sk|hf|gsk|xai|pplx|nvapi|gh[opsu]|github_pat|glpat|xox[abp])[-_][\w-]{12,}"), "***"),
+    (re.compile(r"\b(?:AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|eyJ[\w-]{8,}\.[\w.-]+|Bearer\s+[^\s'\"]+)"), "***"),
+    (
+        re.compile(
+            r"((?:(?:api|access|secret|private|account)[-_]?key|token|secret|passw(?:or)?d|pwd|credentials?)"
+            r"['\"]?\s*[:=]\s*['\"]?)[^\s'\",;&}\]]+",
+            re.IGNORECASE,
+        ),
+        r"\1***",
+    ),
+)
+"""What no message may hold, and what stands in its place: the user and the password in a connection string, keys in the
+forms that providers give them, and whatever is called a key, a token or a password."""
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = LONGEST_SHOWN
@@ -26,19 +39,26 @@ _SHORT.maxlevel = 3
 
 
 def shown(value: object) -> str:
-    """Show a value in a message: its repr, cut to `LONGEST_SHOWN` characters and without a password.
+    """Show a value in a message: its repr, cut to `LONGEST_SHOWN` characters and without a password or a key.
 
     Never raises, whatever the ``__repr__`` of a value does, and takes no longer for a long value than for a short one.
     """
-    if isinstance(value, bytes | bytearray | memoryview):
-        return f"{len(value)} bytes"
     try:
-        text = _SHORT.repr(_PASSWORD.sub("***@", value[: 8 * LONGEST_SHOWN]) if isinstance(value, str) else value)
+        if isinstance(value, bytes | bytearray | memoryview):
+            return f"{len(value)} bytes"
+        text = _SHORT.repr(without_secrets(value[: 8 * LONGEST_SHOWN]) if isinstance(value, str) else value)
     except Exception:  # an int of too many digits (sys.set_int_max_str_digits), or whatever a value does
         text = ""
     if not text or len(text) > LONGEST_SHOWN + 2:
         text = text[:LONGEST_SHOWN] + "..." if text else f"a {type(value).__name__}"
-    return _PASSWORD.sub("***@", text)
+    return without_secrets(text)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text with asterisks in the place of passwords and keys, see `_SECRETS`."""
+    for secret, instead in _SECRETS:
+        text = secret.sub(instead, text)
+    return text
 
 
 def checked_flag(name: str, value: object, error: type[MongomemError] = InvalidInputError) -> bool:
@@ -58,9 +78,9 @@ def checked_number(name: str, value: object, *, least: int = 0, error: type[Mong
     Raises:
         InvalidInputError: Or the `error` given: it is something else.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_NUMBER:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= int.__int__(value) <= LARGEST_NUMBER:
         raise error(f"{name} must be a whole number from {least} on, not {shown(value)}")
-    return int(value)
+    return int.__int__(value)
 
 
 def checked_text(name: str, value: object, error: type[MongomemError] = InvalidInputError) -> str:
@@ -71,8 +91,9 @@ def checked_text(name: str, value: object, error: type[MongomemError] = InvalidI
     """
     if not isinstance(value, str):
         raise error(f"{name} must be a string, not {shown(value)}")
+    text = str.__str__(value)  # and not what a subclass says of itself
     try:
-        value.encode()
+        text.encode()
     except UnicodeEncodeError:
-        raise error(f"{name} holds a surrogate, which is no character: {shown(value)}") from None
-    return str.__str__(value)
+        raise error(f"{name} holds a surrogate, which is no character: {shown(text)}") from None
+    return text

@@ -135,7 +135,7 @@ EMBEDDERS = {
 @pytest.mark.parametrize("kind", EMBEDDERS)
 def test_every_kind_answers_in_every_world(kind: str, world: str, server: OpenAIServer) -> None:
     dims = 64 if kind == "local" else DIMS
-    embedder = resolve_embedder(EMBEDDERS[kind], dims=dims)
+    embedder = resolve_embedder(EMBEDDERS[kind], dims=dims, model="test")
     documents, query = within(10, lambda: WORLDS[world](embedder, ["I like tea", "", "日本 🗾"]))
     assert documents.dtype == query.dtype == np.float32
     assert (documents.shape, query.shape) == ((3, dims), (dims,))
@@ -178,7 +178,7 @@ async def test_a_sync_function_does_not_block_the_loop() -> None:
         return words(texts)
 
     asyncio.get_running_loop().call_later(0.01, ticked.set)
-    assert (await resolve_embedder(waits, dims=DIMS).aembed_query("a")).shape == (DIMS,)
+    assert (await resolve_embedder(waits, dims=DIMS, model="test").aembed_query("a")).shape == (DIMS,)
 
 
 def test_an_async_function_serves_many_threads_at_once() -> None:
@@ -193,7 +193,7 @@ def test_an_async_function_serves_many_threads_at_once() -> None:
         await everyone.wait()
         return words(texts)
 
-    embedder = resolve_embedder(waits_for_all, dims=DIMS)
+    embedder = resolve_embedder(waits_for_all, dims=DIMS, model="test")
     threads = [threading.Thread(target=embedder.embed_query, args=("a",), daemon=True) for _ in range(together)]
     for thread in threads:
         thread.start()
@@ -207,7 +207,7 @@ def test_an_async_function_that_would_wait_for_itself_is_told_so() -> None:
     async def recursive(texts: list[str]) -> list[list[float]]:
         return [embedder.embed_query(text).tolist() for text in texts]
 
-    embedder = resolve_embedder(recursive, dims=DIMS)
+    embedder = resolve_embedder(recursive, dims=DIMS, model="test")
     with pytest.raises(UsageError, match="await the async twin"):
         within(10, lambda: embedder.embed_query("a"))
 
@@ -250,7 +250,7 @@ if hasattr(os, "fork"):
 @pytest.mark.parametrize(
     ("answer", "error", "message"),
     [
-        ([[1.0, 2.0]], DimensionMismatchError, "function:.* expected 3 dimensions, got 2"),
+        ([[1.0, 2.0]], DimensionMismatchError, "test: expected 3 dimensions, got 2"),
         ([[]], DimensionMismatchError, "expected 3 dimensions, got 0"),
         ([[[1.0, 2.0, 3.0]]], DimensionMismatchError, "got an array of shape"),
         ([1.0], DimensionMismatchError, "got an array of shape"),
@@ -265,7 +265,7 @@ if hasattr(os, "fork"):
     ],
 )
 def test_a_wrong_answer_is_refused(answer: Any, error: type[Exception], message: str) -> None:
-    embedder = resolve_embedder(lambda texts: answer, dims=3)
+    embedder = resolve_embedder(lambda texts: answer, dims=3, model="test")
     with pytest.raises(error, match=message):
         embedder.embed_documents(["a"])
     with pytest.raises(error, match=message):
@@ -276,10 +276,10 @@ def test_a_wrong_answer_is_refused(answer: Any, error: type[Exception], message:
 
 def test_vectors_of_one_call_must_agree_where_dims_are_open() -> None:
     with pytest.raises(DimensionMismatchError, match="expected 2 dimensions, got 1"):
-        resolve_embedder(lambda texts: [[1.0, 2.0], [1.0]], dims=None).embed_documents(["a", "b"])
+        resolve_embedder(lambda texts: [[1.0, 2.0], [1.0]], dims=None, model="test").embed_documents(["a", "b"])
 
 
 def test_the_vectors_of_a_function_stay_its_own() -> None:
     cached = np.ones((1, 3), dtype=np.float32)
-    resolve_embedder(lambda texts: cached, dims=3).embed_documents(["a"])[:] = 0
+    resolve_embedder(lambda texts: cached, dims=3, model="test").embed_documents(["a"])[:] = 0
     assert cached.all()

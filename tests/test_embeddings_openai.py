@@ -108,7 +108,9 @@ def test_openai_gives_up_with_the_sdks_error(server: OpenAIServer) -> None:
 
 def test_openai_with_wrong_dimensions(server: OpenAIServer) -> None:
     server.wrong_dimensions = 7
-    with pytest.raises(DimensionMismatchError, match=f"{SMALL}: expected {DIMS} dimensions, got 7"):
+    with pytest.raises(
+        DimensionMismatchError, match=f"{SMALL} at {server.base_url}: expected {DIMS} dimensions, got 7"
+    ):
         resolve_embedder(SMALL, dims=DIMS).embed_query("a")
 
 

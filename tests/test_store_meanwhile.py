@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import combinations
 from typing import Any
@@ -83,11 +84,12 @@ def test_what_is_reindexed_meanwhile_is_found_once(
         database.mongomem_store_settings.drop()
         MongoStore(mongo_client, database_name, index=old).batch([PutOp(NS, key, {"text": key}) for key in expected])
         store = MongoStore(mongo_client, database_name, index=new, backend="exact")
-        conversion = reindex(MongoStore(mongo_client, database_name, index=new)._context)
-        perform(conversion, database, 9)
+        conversion = Conversion(reindex(MongoStore(mongo_client, database_name, index=new)._context), database)
+        while database.mongomem_store_settings.find_one({"dims": 16}) is None:
+            conversion.perform(1)
         plan = plans.search(store._context, SearchOp(NS, query="k3", limit=50))
-        found, commands = stepped(plan, database, {place: lambda: perform(conversion, database, share)})
-        conversion.close()
+        found, commands = stepped(plan, database, {place: lambda: conversion.perform(share)})
+        conversion.plan.close()
         return sorted(keys(found)), commands
 
     _, commands = search(-1, 0)
@@ -96,14 +98,19 @@ def test_what_is_reindexed_meanwhile_is_found_once(
             assert search(place, share)[0] == expected, (place, share)
 
 
-def perform(plan: Plan[Any], database: Any, commands: int) -> None:
-    """Perform some commands of a plan, or all that it has."""
+@dataclass
+class Conversion:
+    """A plan that is performed by and by."""
+
+    plan: Plan[Any]
+    database: Any
     reply: Any = None
-    for _ in range(commands):
-        try:
-            reply = plan.send(reply).perform(database)
-        except StopIteration:
-            return
+
+    def perform(self, commands: int) -> None:
+        """Perform some more commands, or all that there are."""
+        with suppress(StopIteration):
+            for _ in range(commands):
+                self.reply = self.plan.send(self.reply).perform(self.database)
 
 
 @pytest.mark.parametrize("filter", [None, {"n": {"$gte": 0}}, {"n": {"$ne": -1}}])

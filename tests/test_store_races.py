@@ -74,7 +74,7 @@ def test_an_item_lives_its_time_however_long_its_embedding_takes() -> None:
         clock.now += timedelta(minutes=5)
         return [[1.0, 0.0] for _ in texts]
 
-    options: Any = {"index": {"embed": slow, "dims": 2, "fields": ["text"]}, "clock": clock}
+    options: Any = {"index": {"embed": slow, "dims": 2, "fields": ["text"], "model": "slow"}, "clock": clock}
     store = MongoStore(mongomock.MongoClient(), **options)
     store.put(NS, "k", {"text": "tea"}, ttl=1)
     found = store.get(NS, "k")
@@ -90,7 +90,7 @@ def test_a_refresh_brings_nothing_back_and_shortens_nothing() -> None:
         clock.now += timedelta(seconds=delay)
         return embed(texts)
 
-    options: Any = {"index": {"embed": slow, "dims": 8, "fields": ["text"]}, "clock": clock}
+    options: Any = {"index": {"embed": slow, "dims": 8, "fields": ["text"], "model": "slow"}, "clock": clock}
     store = MongoStore(client, ttl={"default_ttl": 1}, **options)
     delay = 0
     store.put(NS, "k", {"text": "tea"})
@@ -122,7 +122,8 @@ def test_a_reindex_to_another_configuration_ends_the_one_before(mongo_client: Mo
             second.reindex()
         return words(texts)
 
-    third = MongoStore(mongo_client, database_name, index={"embed": interrupting, "dims": 4, "fields": ["text"]})
+    options: Any = {"embed": interrupting, "dims": 4, "fields": ["text"], "model": "third"}
+    third = MongoStore(mongo_client, database_name, index=options)
     with pytest.raises(IndexMismatchError):
         third.reindex()
     second.reindex()

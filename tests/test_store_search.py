@@ -351,7 +351,7 @@ async def test_metrics_share_one_scale(mongo_uri: str, database_name: str, kind:
         "euclidean": [("short", 0.66667), ("other", 0.5), ("long", 0.33333)],
     }
     for metric, order in expected.items():
-        index = {"embed": embed, "dims": 2, "fields": ["t"], "metric": metric}
+        index = {"embed": embed, "dims": 2, "fields": ["t"], "metric": metric, "model": "rows"}
         async with store_of(kind, mongo_uri, database_name, index=index, collection_prefix=f"{metric}_") as calls:
             await calls("batch", [PutOp(NS, name, {"t": name}) for name in rows if name != "q"])
             assert scored(await calls("search", NS, query="q")) == order
@@ -366,8 +366,8 @@ def test_the_closest_are_found_where_vectors_share_a_large_component(
     monkeypatch.setattr("mongomem.store.freshening.PAGE", 700)
     rows = np.random.default_rng(5).standard_normal((1_600, 8), dtype=np.float32)
     rows[:, 3] += 1_000
-    index: Any = {"embed": lambda texts: rows[[int(text) for text in texts]], "dims": 8, "fields": ["t"]}
-    index["metric"] = metric
+    index: Any = {"embed": lambda texts: rows[[int(text) for text in texts]], "model": "rows", "dims": 8}
+    index |= {"fields": ["t"], "metric": metric}
     store = MongoStore(mongo_client, database_name, index=index, matrix_bytes=matrix_bytes)
     store.batch([PutOp(NS, f"{n}", {"t": f"{n}"}) for n in range(1_590)])
     for query in range(1_590, 1_600):
@@ -419,7 +419,8 @@ def test_the_first_vectors_decide_and_not_the_first_call(mongo_client: MongoClie
         first.put(NS, "k", {"text": "fish"})
         return [[1.0, 0.0, 0.0]] * len(texts)
 
-    slow = MongoStore(mongo_client, database_name, index={"embed": overtaken, "dims": 3, "fields": ["text"]})
+    index: Any = {"embed": overtaken, "dims": 3, "fields": ["text"], "model": "slow"}
+    slow = MongoStore(mongo_client, database_name, index=index)
     with pytest.raises(IndexMismatchError):
         slow.put(NS, "late", {"text": "bird"})
     assert [item.key for item in first.search(NS)] == ["k"]

@@ -168,7 +168,7 @@ def read_value(fields: Mapping[str, Any], ends: bytes) -> Stored:
     names = tuple(fields["chunks"]) if isinstance(fields["chunks"], list) else ()
     if not 0 < len(names) <= MOST_LEVELS or not all(isinstance(one, bytes) for one in names):
         raise CorruptDataError(f"its chunks are no names by level: {shown(fields['chunks'])}")
-    if any(len(one) % NAME_BYTES for one in names):
+    if len(names[0]) % NAME_BYTES:  # those of lower levels are whole only with what their chunks hold
         raise CorruptDataError(f"its chunks are no names of {NAME_BYTES} bytes each")
     return Stored(kind, ends, tuple([bytes(one) for one in names]), read_count(fields, "size"))
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from mongomem.embeddings.batches import BatchSize, in_batches
+from mongomem.embeddings.identity import Identity
 from mongomem.errors import DimensionMismatchError, InvalidInputError
 from mongomem.workers import in_worker
 
 LARGEST = 1e15
 """Numbers of a vector are smaller than this, so that no product of two vectors leaves what float32 can hold."""
+
+NUMBERS = "fiubO"
+"""Kinds of numpy arrays that may hold real numbers; texts of digits are none."""
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
@@ -24,25 +30,58 @@ class Embedder(ABC):
     """Texts to vectors, for sync and async callers.
 
     Attributes:
-        fingerprint: Names the model, so that a store can tell that its vectors were made by another one.
         dims: Size of every vector; None accepts any, as long as all of one call agree.
+        batch_size: How many texts it is sent at once.
     """
 
-    fingerprint: str
     dims: int | None
+    batch_size: BatchSize = field(default_factory=BatchSize)
+
+    @abstractmethod
+    def identity(self) -> Identity:
+        """Name the model, so that a store can tell that its vectors were made by another one."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What the model is called now. See `identity`."""
+        return self.identity().name
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts that are stored: float32 of shape (texts, dims). No text, no call.
+
+        In one request, or in several where it is known or turns out that one must not hold so many.
 
         Raises:
             DimensionMismatchError: A vector has not `dims` entries.
             InvalidInputError: Not one vector per text, or an entry is NaN or too large, see `LARGEST`.
         """
-        return self._checked(self._documents(list(texts)), len(texts)) if texts else self._nothing()
+        batches = in_batches(list(texts), self.batch_size)
+        resume: Callable[[Any], list[str]] = batches.send
+        answer: Any = None
+        while True:
+            try:
+                batch = resume(answer)
+            except StopIteration as finished:
+                return self._joined(finished.value)
+            try:
+                resume, answer = batches.send, self._checked(self._documents(batch), len(batch))
+            except Exception as error:
+                resume, answer = batches.throw, error
 
     async def aembed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts without blocking the event loop. See `embed_documents`."""
-        return self._checked(await self._adocuments(list(texts)), len(texts)) if texts else self._nothing()
+        batches = in_batches(list(texts), self.batch_size)
+        resume: Callable[[Any], list[str]] = batches.send
+        answer: Any = None
+        while True:
+            try:
+                batch = resume(answer)
+            except StopIteration as finished:
+                return self._joined(finished.value)
+            try:
+                resume, answer = batches.send, self._checked(await self._adocuments(batch), len(batch))
+            except Exception as error:
+                resume, answer = batches.throw, error
 
     def embed_query(self, text: str) -> Vectors:
         """Embed a text that is searched for: float32 of shape (dims,). Errors as in `embed_documents`."""
@@ -67,23 +106,49 @@ class Embedder(ABC):
     async def _aquery(self, text: str) -> Any:
         return await self._adocuments([text])
 
-    def _nothing(self) -> Vectors:
-        return np.empty((0, self.dims or 0), dtype=np.float32)
+    def _joined(self, answers: Sequence[Vectors]) -> Vectors:
+        """Put the vectors of all batches together, of which each is checked by itself."""
+        if not answers:
+            return np.empty((0, self.dims or 0), dtype=np.float32)
+        for vectors in answers[1:]:
+            self._check_size(vectors[0], answers[0].shape[1])
+        return answers[0] if len(answers) == 1 else np.concatenate(answers)
 
     def _checked(self, answer: Iterable[Any], count: int) -> Vectors:
         try:
             with np.errstate(over="ignore"):  # beyond float32 is infinite, which is refused below
-                vectors = [np.asarray(vector, dtype=np.float32) for vector in answer]
-        except (TypeError, ValueError) as error:
+                vectors = [_numbers(vector) for vector in islice(answer, count + 1)]
+        except Exception as error:  # of numpy, or of whatever an embedder answers with
             raise InvalidInputError(f"{self.fingerprint} must answer with one vector of numbers per text") from error
         if len(vectors) != count:
-            raise InvalidInputError(f"{self.fingerprint} answered {count} texts with {len(vectors)} vectors")
+            got = f"{len(vectors)} vectors" + (" or more" if len(vectors) > count else "")
+            raise InvalidInputError(f"{self.fingerprint} answered {count} texts with {got}")
         expected = vectors[0].size if self.dims is None else self.dims
         for vector in vectors:
-            if vector.shape != (expected,) or not expected:
-                got = str(vector.size) if vector.ndim == 1 else f"an array of shape {vector.shape}"
-                raise DimensionMismatchError(f"{self.fingerprint}: expected {expected} dimensions, got {got}")
+            self._check_size(vector, expected)
         matrix = np.stack(vectors)  # a copy: what an embedder caches and hands out stays its own
         if not (np.abs(matrix) < LARGEST).all():  # which NaN is not
             raise InvalidInputError(f"{self.fingerprint} answered with NaN or infinity, or {LARGEST:.0e} and more")
         return matrix
+
+    def _check_size(self, vector: Vectors, expected: int) -> None:
+        if vector.shape != (expected,) or not expected:
+            got = str(vector.size) if vector.ndim == 1 else f"an array of shape {vector.shape}"
+            raise DimensionMismatchError(f"{self.fingerprint}: expected {expected} dimensions, got {got}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NamedEmbedder(Embedder):
+    """An embedder whose model is known when it is made."""
+
+    names: Identity
+
+    def identity(self) -> Identity:
+        return self.names
+
+
+def _numbers(vector: Any) -> Vectors:
+    numbers = np.asarray(vector)
+    if numbers.dtype.kind not in NUMBERS:
+        raise TypeError(f"an array of {numbers.dtype} holds no real numbers")
+    return numbers.astype(np.float32, copy=False)

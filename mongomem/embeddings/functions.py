@@ -7,13 +7,14 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base.embed import EmbeddingsLambda
 
-from mongomem.embeddings.embedder import Embedder
+from mongomem.embeddings.batches import BatchSize
+from mongomem.embeddings.embedder import NamedEmbedder
+from mongomem.embeddings.identity import identity_of
 from mongomem.errors import UsageError
 from mongomem.locks import Guarded
 from mongomem.loops import run_on
@@ -25,7 +26,7 @@ EmbeddingFunction: TypeAlias = Callable[[list[str]], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FunctionEmbedder(Embedder):
+class FunctionEmbedder(NamedEmbedder):
     """A function of the user, sync or async, in both worlds.
 
     A sync function serves async callers in a worker thread. An async one serves sync callers on a
@@ -47,7 +48,7 @@ class FunctionEmbedder(Embedder):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LangChainEmbedder(Embedder):
+class LangChainEmbedder(NamedEmbedder):
     """A LangChain ``Embeddings``, by its own four methods."""
 
     embeddings: Embeddings
@@ -103,22 +104,20 @@ async def _await(awaitable: Awaitable[T]) -> T:
 _background = _BackgroundLoop()
 
 
-def function_embedder(function: EmbeddingFunction, dims: int | None) -> FunctionEmbedder:
-    """Make an embedder named after the function, or after the class of a callable object."""
-    named: Any = function
-    while isinstance(named, partial):
-        named = named.func
-    if not hasattr(named, "__qualname__"):
-        named = type(named)
-    fingerprint = f"function:{named.__module__}.{named.__qualname__}"
-    return FunctionEmbedder(fingerprint=fingerprint, dims=dims, function=function)
+def function_embedder(
+    function: EmbeddingFunction, dims: int | None, batch_size: BatchSize, model: str | None
+) -> FunctionEmbedder:
+    """Make an embedder of a function or a callable object, sync or async."""
+    names = identity_of(function, model)
+    return FunctionEmbedder(names=names, dims=dims, batch_size=batch_size, function=function)
 
 
-def langchain_embedder(embeddings: Embeddings, dims: int | None) -> Embedder:
-    """Make an embedder named after the class and its model, where it tells one."""
+def langchain_embedder(
+    embeddings: Embeddings, dims: int | None, batch_size: BatchSize, model: str | None, otherwise: str | None = None
+) -> FunctionEmbedder | LangChainEmbedder:
+    """Make an embedder of an instance of LangChain's class. Where nothing names its model, `otherwise` does."""
     if type(embeddings) is EmbeddingsLambda:  # refuses sync calls of an async function; FunctionEmbedder does not
-        return function_embedder(getattr(embeddings, "afunc", None) or embeddings.func, dims)
-    names = (getattr(embeddings, attribute, None) for attribute in ("model", "model_name", "model_id", "deployment"))
-    model = next((f"({name})" for name in names if isinstance(name, str) and name), "")
-    fingerprint = f"langchain:{type(embeddings).__name__}{model}"
-    return LangChainEmbedder(fingerprint=fingerprint, dims=dims, embeddings=embeddings)
+        function = getattr(embeddings, "afunc", None) or embeddings.func
+        return function_embedder(function, dims, batch_size, model)
+    names = identity_of(embeddings, model, otherwise)
+    return LangChainEmbedder(names=names, dims=dims, batch_size=batch_size, embeddings=embeddings)

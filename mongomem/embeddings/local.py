@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from mongomem.embeddings.embedder import Embedder, Vectors
+from mongomem.arguments import shown
+from mongomem.embeddings.batches import BatchSize
+from mongomem.embeddings.embedder import NamedEmbedder, Vectors
+from mongomem.embeddings.identity import Identity
 from mongomem.errors import ConfigurationError
 
 LOCAL_DIMS = (256, 128, 64)
@@ -19,7 +22,7 @@ LOCAL_DIMS = (256, 128, 64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LocalEmbedder(Embedder):
+class LocalEmbedder(NamedEmbedder):
     """The small static model of wordllama: numpy only, weights inside its wheel, about 30 µs a sentence.
 
     Vectors are the normalised mean of the texts' token vectors, in any length of text.
@@ -53,7 +56,7 @@ def _wordllama() -> Any:
     return wordllama.WordLlama.load(cache_dir=bundled, dim=LOCAL_DIMS[0], disable_download=True)
 
 
-def local_embedder(name: str, dims: int | None) -> LocalEmbedder:
+def local_embedder(name: str, dims: int | None, batch_size: BatchSize, model: str | None) -> LocalEmbedder:
     """Make the local embedder of ``"local"`` or ``"local:wordllama"``.
 
     Raises:
@@ -61,9 +64,10 @@ def local_embedder(name: str, dims: int | None) -> LocalEmbedder:
     """
     dims = LOCAL_DIMS[0] if dims is None else dims
     if name not in ("local", "local:wordllama"):
-        raise ConfigurationError(f'The local embedder is "local" or "local:wordllama", not {name!r}')
+        raise ConfigurationError(f'The local embedder is "local" or "local:wordllama", not {shown(name)}')
     if dims not in LOCAL_DIMS:
-        raise ConfigurationError(f"The local embedder has {LOCAL_DIMS} dims, not {dims}")
+        raise ConfigurationError(f"The local embedder has {LOCAL_DIMS} dims, not {shown(dims)}")
     if find_spec("wordllama") is None:
-        raise ConfigurationError(f'embed={name!r} needs the local model: pip install "mongomem[local]"')
-    return LocalEmbedder(fingerprint=f"local:wordllama-{dims}", dims=dims)
+        raise ConfigurationError(f'embed={shown(name)} needs the local model: pip install "mongomem[local]"')
+    read = f"local:wordllama-{dims}"
+    return LocalEmbedder(names=Identity(model, read, (read,)), dims=dims, batch_size=batch_size)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mongomem.embeddings.embedder import Embedder, Vectors
+from mongomem.embeddings.identity import Identity
+from mongomem.embeddings.settings import OPENAI, address_of
 from mongomem.errors import ConfigurationError
 from mongomem.locks import Guarded
 from mongomem.workers import in_worker
@@ -26,19 +28,33 @@ MAX_INPUT_TOKENS = 8192
 MAX_REQUEST_TOKENS = 300_000
 """Limits of one request, from the API reference of ``POST /embeddings``."""
 
+OWN_BASE_URL = "https://api.openai.com/v1"
+"""Where the package asks when nothing else is said."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OpenAIEmbedder(Embedder):
     """A model behind the OpenAI embeddings protocol, by the `openai` package.
 
-    Key, base URL, proxies, timeouts and retries are the package's own, from its environment variables.
-    Texts go in as few requests as the API's limits allow, one after the other. The API refuses an empty
-    text, so a space stands in for it; a text over the model's limit is refused by the API, whose error
-    reaches the caller.
+    Key, proxies, timeouts and retries are the package's own, from its environment variables; so is the base
+    URL, which is read once, see `_OpenAIClients`. Texts go in as few requests as the API's limits allow, one
+    after the other. The API refuses an empty text, so a space stands in for it; a text over the model's limit
+    is refused by the API, whose error reaches the caller.
+
+    Attributes:
+        model: What the API calls the model.
+        said: What the user calls it, where it is not the same.
     """
 
     model: str
+    said: str | None = None
     clients: _OpenAIClients = field(default_factory=lambda: _OpenAIClients())
+
+    def identity(self) -> Identity:
+        first = f"openai:{self.model}"
+        address = address_of(self.clients.base_url()) or "another address"
+        read = first if address == OPENAI else f"{first} at {address}"
+        return Identity(self.said, read, (first,))
 
     def _documents(self, texts: list[str]) -> Any:
         create = self.clients.blocking().embeddings.create
@@ -79,19 +95,27 @@ def _in_order(response: CreateEmbeddingResponse) -> list[Vectors]:
 class _OpenAIClients(Guarded):
     """One blocking client per process, and one awaiting client per event loop, as its connections belong to the loop.
 
+    ``OPENAI_BASE_URL`` is read when the first client is made or the model is first named, whichever comes first, and
+    counts from then on: the model would be called by one server and asked of another otherwise.
+
     A client is closed when its loop shuts its async generators down, as ``asyncio.run`` and all runners do
     at their end: an open connection would outlive the loop otherwise.
     """
 
     def __init__(self) -> None:
         self._guard()
+        self._read: dict[str, str] = {}
         self._blocking: tuple[int, OpenAI] | None = None
         self._awaiting: dict[asyncio.AbstractEventLoop, tuple[AsyncOpenAI, AsyncGenerator[None, None]]] = {}
+
+    def base_url(self) -> str:
+        """Return the address of the server."""
+        return self._read.setdefault("base_url", os.environ.get("OPENAI_BASE_URL") or OWN_BASE_URL)
 
     def blocking(self) -> OpenAI:
         with self._lock:
             if self._blocking is None or self._blocking[0] != os.getpid():  # a forked child shares no connection
-                client = _new_client()
+                client = _new_client(self.base_url())
                 weakref.finalize(self, client.close)  # the client's own finalizer may come after its sockets'
                 self._blocking = os.getpid(), client
             return self._blocking[1]
@@ -99,7 +123,8 @@ class _OpenAIClients(Guarded):
     async def awaiting(self) -> AsyncOpenAI:
         loop = asyncio.get_running_loop()
         if loop not in self._awaiting:
-            client = await in_worker("embedding", _new_async_client)  # imports and reads certificates
+            base_url = self.base_url()
+            client = await in_worker("embedding", lambda: _new_async_client(base_url))  # imports, reads certificates
             if loop not in self._awaiting:  # else a task of the same loop was faster
                 for ended in [known for known in list(self._awaiting) if known.is_closed()]:
                     self._awaiting.pop(ended, None)
@@ -115,18 +140,18 @@ class _OpenAIClients(Guarded):
             await client.close()
 
 
-def _new_client() -> OpenAI:
+def _new_client(base_url: str) -> OpenAI:
     with _client_errors_explained():
         from openai import OpenAI
 
-        return OpenAI()
+        return OpenAI(base_url=base_url)
 
 
-def _new_async_client() -> AsyncOpenAI:
+def _new_async_client(base_url: str) -> AsyncOpenAI:
     with _client_errors_explained():
         from openai import AsyncOpenAI
 
-        return AsyncOpenAI()
+        return AsyncOpenAI(base_url=base_url)
 
 
 @contextmanager

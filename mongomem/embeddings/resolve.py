@@ -2,52 +2,90 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base.embed import ensure_embeddings
 
+from mongomem.arguments import checked_number, checked_text, shown, without_secrets
+from mongomem.embeddings.batches import BatchSize
 from mongomem.embeddings.embedder import Embedder
 from mongomem.embeddings.functions import EmbeddingFunction, function_embedder, langchain_embedder
 from mongomem.embeddings.local import local_embedder
 from mongomem.embeddings.openai import OpenAIEmbedder
-from mongomem.errors import ConfigurationError
+from mongomem.errors import ConfigurationError, MongomemError
 
 EmbedOption: TypeAlias = str | Embeddings | EmbeddingFunction
 
+MOST_DIMS = 2**20
+"""So large a vector, with its code, a document still holds."""
 
-def resolve_embedder(embed: EmbedOption, *, dims: int | None) -> Embedder:
+LONGEST_NAME = 1_000
+"""Characters of the name of an embedder or a model."""
+
+LONGEST_REASON = 1_000
+
+
+def resolve_embedder(
+    embed: EmbedOption, *, dims: int | None, model: str | None = None, batch_size: int | None = None
+) -> Embedder:
     """Make an embedder of what a user configured.
 
     Nothing is connected or loaded before the first text, and no key of OpenAI is needed before it.
-    `dims` of None accepts any size; the local model then has its default.
+
+    Args:
+        embed: A name such as "openai:MODEL", an instance of LangChain's ``Embeddings``, or a function.
+        dims: Size of the vectors; None accepts any, and of the local model is its default.
+        model: What the model is called; None: as `mongomem.embeddings.identity` reads it.
+        batch_size: How many texts it is sent at once at most; None: as many as it takes.
 
     Raises:
-        ConfigurationError: Nothing can be made of `embed`, a package is missing, or `dims` does not fit.
+        ConfigurationError: Nothing can be made of `embed`, a package is missing, `dims` does not fit, nothing names the
+            model, or an option is of the wrong kind.
     """
-    if dims is not None and (type(dims) is not int or dims < 1):
-        raise ConfigurationError(f"dims must be a positive number of dimensions, not {dims!r}")
+    if dims is not None and (type(dims) is not int or not 1 <= dims <= MOST_DIMS):
+        raise ConfigurationError(f"dims must be a positive number of dimensions, {MOST_DIMS:,} at most: {shown(dims)}")
+    said = None if model is None else _checked_name("model", model)
+    if batch_size is not None:
+        checked_number("batch_size", batch_size, least=1, error=ConfigurationError)
+    try:
+        return _embedder(embed, dims, BatchSize(batch_size), said)
+    except MongomemError:
+        raise
+    except Exception as error:  # of whatever an object does when it is looked at
+        raise ConfigurationError(f"embed cannot be used, looking at it raised {type(error).__name__}") from error
+
+
+def _embedder(embed: Any, dims: int | None, batch_size: BatchSize, said: str | None) -> Embedder:
     if isinstance(embed, str):
-        return _embedder_of_name(embed, dims)
+        return _embedder_of_name(_checked_name("embed", embed), dims, batch_size, said)
     if isinstance(embed, Embeddings):
-        return langchain_embedder(embed, dims)
-    if isinstance(embed, type) or not hasattr(embed, "__call__"):  # noqa: B004  `callable` is always true to mypy
+        return langchain_embedder(embed, dims, batch_size, said)
+    if isinstance(embed, type) or not callable(embed):
         raise ConfigurationError(
             'embed must be "openai:MODEL", "local", "PROVIDER:MODEL", an instance of LangChain\'s Embeddings '
-            f"or a function from texts to vectors, not {embed!r}"
+            f"or a function from texts to vectors, not {shown(embed)}"
         )
-    return function_embedder(embed, dims)
+    return function_embedder(embed, dims, batch_size, said)
 
 
-def _embedder_of_name(name: str, dims: int | None) -> Embedder:
+def _embedder_of_name(name: str, dims: int | None, batch_size: BatchSize, said: str | None) -> Embedder:
     provider, _, model = name.partition(":")
     if provider == "openai" and model:
-        return OpenAIEmbedder(fingerprint=name, dims=dims, model=model)
+        return OpenAIEmbedder(said=said, dims=dims, batch_size=batch_size, model=model)
     if provider == "local":
-        return local_embedder(name, dims)
+        return local_embedder(name, dims, batch_size, said)
     try:
         embeddings = ensure_embeddings(name)
     except Exception as error:  # of langchain, of the provider's package, of its validation
         hint = 'There are "local" and "openai:MODEL" without LangChain. '
-        raise ConfigurationError(f"No embedder for embed={name!r}. {hint}{error}") from error
-    return langchain_embedder(embeddings, dims)
+        reason = without_secrets(str(error)[:LONGEST_REASON])
+        raise ConfigurationError(f"No embedder for embed={shown(name)}. {hint}{reason}") from error
+    return langchain_embedder(embeddings, dims, batch_size, said, otherwise=f"langchain:{name}")
+
+
+def _checked_name(option: str, name: object) -> str:
+    text = checked_text(option, name, ConfigurationError)
+    if len(text) > LONGEST_NAME or (option == "model" and not text.strip()):
+        raise ConfigurationError(f"{option} must be a name of 1 to {LONGEST_NAME:,} characters, not {shown(text)}")
+    return text

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Literal, TypeAlias, get_args
 
+from langgraph.store.base import TTLConfig
+
 from mongomem.arguments import checked_flag, checked_number, shown
 from mongomem.errors import ConfigurationError
 from mongomem.search.matrices import Matrices
+from mongomem.store.coverage import Coverage
 from mongomem.store.damage import Damage
 from mongomem.store.documents import Collections, collections_for
-from mongomem.store.expiry import Expiry, resolve_expiry
+from mongomem.store.expiry import Expiry
 from mongomem.store.indexing import Indexing, resolve_index
 
 Backend: TypeAlias = Literal["auto", "exact", "atlas"]
@@ -28,6 +31,9 @@ class Readiness:
     """What this process knows to be done already, so that it is not asked for again.
 
     Attributes:
+        agreed: The index configuration by the names that the store knows it by.
+        is_named: The settings of the store call the model what it is called now.
+        compared: Vectors of this process were found to be like those that were there, or there were none.
         set_up: The indexes were made, and not missed since.
         checked_at: When the stored vectors were last seen to be made as the index configuration says, on the
             monotonic clock; another process may have begun a reindex since.
@@ -36,6 +42,9 @@ class Readiness:
         atlas: Whether Atlas Vector Search answers; None: not asked yet.
     """
 
+    agreed: Indexing | None = None
+    is_named: bool = False
+    compared: bool = False
     set_up: bool = False
     checked_at: float | None = None
     missed_at: float | None = None
@@ -45,8 +54,9 @@ class Readiness:
         """Say whether the configuration was looked at lately."""
         return _is_recent(self.checked_at)
 
-    def check(self) -> None:
-        """Keep that it was looked at now."""
+    def agree(self, indexing: Indexing) -> None:
+        """Keep that it was looked at now, and what it is called."""
+        self.agreed = indexing
         self.checked_at = time.monotonic()
 
     def has_indexes(self) -> bool:
@@ -73,14 +83,14 @@ class Context:
     """The options of a store and its shared state.
 
     Attributes:
-        indexing: Makes items findable by meaning; None where the store has no index.
+        configured: Makes items findable by meaning; None where the store has no index.
         matrices: The codes in memory.
         clock: Tells the time, aware and in UTC.
         damage: What was met of damaged items.
     """
 
     names: Collections
-    indexing: Indexing | None
+    configured: Indexing | None
     matrices: Matrices
     expiry: Expiry
     clock: Callable[[], datetime]
@@ -88,6 +98,12 @@ class Context:
     backend: Backend
     readiness: Readiness = field(default_factory=Readiness)
     damage: Damage = field(default_factory=Damage)
+    coverage: Coverage = field(default_factory=Coverage)
+
+    @property
+    def indexing(self) -> Indexing | None:
+        """The index configuration, by the names that the store knew it by when it was last looked at."""
+        return self.readiness.agreed or self.configured
 
     @property
     def items(self) -> str:
@@ -102,14 +118,17 @@ class Context:
         told: Any = self.clock()
         if not isinstance(told, datetime) or told.tzinfo is None:
             raise ConfigurationError(f"clock must tell the time as an aware datetime, not {shown(told)}")
-        now = told.astimezone(timezone.utc)
+        try:
+            now = told.astimezone(timezone.utc)
+        except Exception as error:  # out of the range of dates, or whatever a time zone does
+            raise ConfigurationError(f"clock tells a time that has no equal in UTC: {shown(told)}") from error
         return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
 def context_for(
     collection_prefix: str,
     index: Mapping[str, Any] | None,
-    ttl: Mapping[str, Any] | None,
+    ttl: TTLConfig | None,
     *,
     backend: Any,
     matrix_bytes: Any,
@@ -122,17 +141,18 @@ def context_for(
         ConfigurationError: An option is unknown, of the wrong kind, or contradicts another.
     """
     known: dict[str, Backend] = {name: name for name in get_args(Backend)}
-    if not isinstance(backend, str) or backend not in known:
+    chosen = known.get(str.__str__(backend)) if isinstance(backend, str) else None
+    if chosen is None:
         raise ConfigurationError(f"backend must be one of {get_args(Backend)}, not {shown(backend)}")
     if not callable(clock):
         raise ConfigurationError(f"clock must be a function that tells the time, not {shown(clock)}")
     indexing = resolve_index(index)
     return Context(
         names=collections_for(collection_prefix),
-        indexing=indexing,
+        configured=indexing,
         matrices=Matrices(checked_number("matrix_bytes", matrix_bytes, error=ConfigurationError)),
-        expiry=resolve_expiry(ttl),
+        expiry=Expiry() if ttl is None else Expiry(omit_expired=ttl.get("omit_expired", True)),
         clock=clock,
         auto_setup=checked_flag("auto_setup", auto_setup, ConfigurationError),
-        backend=known[backend],
+        backend=chosen,
     )

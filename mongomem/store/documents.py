@@ -10,6 +10,7 @@
      expires_at: date, ttl_minutes: 5.0,         only where the item expires
      changed_at: timestamp,                      of the server's logical clock, set by every write
      index: "a1b2...", index_fields: [...],      which configuration made the vectors; the item's own choice
+     generation: 1,                              how often all were made anew before, where it was not 0
      vectors: [{path, digest, vector}],          one for each text; float32
      codes: binary,                              see `mongomem.search.codes`
      schema_version: 1}
@@ -62,7 +63,7 @@ SHOWN = dict.fromkeys(
 )
 """Projection of what an item is read from, see `mongomem.store.items`."""
 
-VECTOR_FIELDS = ("index", "vectors", "codes")
+VECTOR_FIELDS = ("index", "generation", "vectors", "codes")
 OPTIONAL = ("exact", "expires_at", "ttl_minutes", "index_fields", *VECTOR_FIELDS)
 """Fields that a put removes where the new item does not have them."""
 
@@ -118,11 +119,12 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """Vectors of the texts of one item, in their order, by a named index configuration."""
+    """Vectors of the texts of one item, in their order and by their digests, by a named index configuration."""
 
     fingerprint: str
+    generation: int
     metric: Metric
-    texts: Sequence[Text]
+    texts: Mapping[str, Text]
     vectors: Vector
 
 
@@ -151,11 +153,13 @@ def put_update(
 def check_size(update: Update, name: str) -> None:
     """Refuse an item that no document can hold, before anything is sent.
 
+    Its names count twice: the server's log, whose entries are documents too, has them beside the item.
+
     Raises:
         UnstorableValueError: It is larger than `MAX_DOCUMENT_BYTES`, names and vectors included.
     """
     changed = len(bson.encode(update.update)) if isinstance(update.update, dict) else 0
-    size = len(bson.encode(update.filter)) + changed
+    size = 2 * len(bson.encode(update.filter)) + changed
     if size > MAX_DOCUMENT_BYTES:
         raise UnstorableValueError(f"{name}: {size:,} bytes with names and vectors, over the 16 MB of a document")
 
@@ -164,13 +168,16 @@ def vector_fields(embedded: Embedded | None) -> Document:
     """Build the fields that make an item findable by meaning; none where nothing was embedded."""
     if embedded is None:
         return {}
+    named: Document = {"index": embedded.fingerprint}
+    if embedded.generation:
+        named["generation"] = embedded.generation
     if not embedded.texts:
-        return {"index": embedded.fingerprint}
+        return named
     return {
-        "index": embedded.fingerprint,
+        **named,
         "vectors": [
-            {"path": text.path, "digest": text.digest, "vector": encode_vector(vector)}
-            for text, vector in zip(embedded.texts, embedded.vectors, strict=True)
+            {"path": text.path, "digest": digest, "vector": encode_vector(vector)}
+            for (digest, text), vector in zip(embedded.texts.items(), embedded.vectors, strict=True)
         ],
         "codes": encode_codes(embedded.vectors, embedded.metric),
     }

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from langgraph.store.base import get_text_at_path, tokenize_path
 
+from mongomem.arguments import checked_text, shown
 from mongomem.embeddings.embedder import Embedder
+from mongomem.embeddings.identity import FORM
 from mongomem.embeddings.resolve import resolve_embedder
 from mongomem.errors import ConfigurationError
 from mongomem.search.metrics import METRICS, Metric
@@ -25,40 +28,37 @@ LONGEST_INTEGER_BITS = 2_000
 """Longer integers are embedded in hexadecimal digits: Python writes no more than 4,300 decimal ones
 (``sys.set_int_max_str_digits``), and never forbids 640."""
 
-KNOWN_OPTIONS = frozenset({"embed", "dims", "fields", "metric"})
+KNOWN_OPTIONS = frozenset({"embed", "dims", "fields", "metric", "model", "batch_size"})
+
+MOST_FIELDS = 1_000
+LONGEST_FIELD = 1_000
+"""How many paths are embedded, and how long one is in characters: they stand in the settings of a store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text of an item that gets a vector.
-
-    Attributes:
-        path: Where it stands.
-        digest: Names the text and the model, so that equal digests mean equal vectors.
-    """
+    """A text of an item that gets a vector, and the path where it stands."""
 
     path: str
     text: str
-    digest: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Indexing:
     """What makes items findable by meaning.
 
     Attributes:
         fields: Paths of what is embedded where an item does not say otherwise.
-        fingerprint: Names the configuration: vectors made by another one are not comparable with its own.
+        known_as: What a store calls the model in fingerprints and digests, where it was called otherwise before.
+        generation: How often all vectors of the store were made anew though the configuration was the same.
     """
 
     embedder: Embedder
     dims: int
     fields: tuple[str, ...]
     metric: Metric
-    fingerprint: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "fingerprint", _digest(json.dumps(self.description, sort_keys=True)))
+    known_as: str | None = None
+    generation: int = 0
 
     @property
     def description(self) -> dict[str, Any]:
@@ -70,52 +70,104 @@ class Indexing:
             "metric": self.metric,
         }
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Build what the settings of a store say of this configuration."""
+        settings = {"fingerprint": self.fingerprint, **self.description, "form": FORM}
+        if self.known_as not in (None, self.embedder.fingerprint):
+            settings["known_as"] = self.known_as
+        if self.generation:
+            settings["generation"] = self.generation
+        return settings
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Name the configuration: vectors made by another one are not comparable with its own."""
+        return _digest(json.dumps({**self.description, "model": self._model}, sort_keys=True))
+
+    @cached_property
+    def _model(self) -> str:
+        return self.known_as or self.embedder.fingerprint
+
+    def known_by(self, settings: Mapping[str, Any]) -> Indexing | None:
+        """Return this configuration by the names that the settings of a store give it; None: it is another one."""
+        model = settings.get("model")
+        known_as, generation = settings.get("known_as", model), settings.get("generation", 0)
+        if not isinstance(known_as, str) or not isinstance(generation, int):  # damaged
+            return None
+        if not self.embedder.identity().is_called(model, settings.get("form")):
+            return None
+        known = replace(self, known_as=known_as, generation=generation)
+        return known if known.fingerprint == settings.get("fingerprint") else None
+
+    def paths(self, choice: Sequence[str] | bool | None) -> Sequence[str]:
+        """List what is embedded of an item: its own `choice` of paths, or `fields`."""
+        if isinstance(choice, bool) or choice is None:
+            return () if choice is False else self.fields
+        return choice
+
     def texts(self, value: Mapping[str, Any], choice: Sequence[str] | bool | None) -> list[Text]:
-        """Extract the texts to embed, each once: by the item's own `choice` of paths, or by `fields`.
+        """Extract the texts to embed.
 
         A blank text is left out: it means nothing, and OpenAI refuses it (400, "input cannot be an empty string").
         """
-        if choice is False:
-            return []
-        paths = self.fields if choice is None or choice is True else choice
-        found = (Text(path, text, self._text_digest(text)) for path in paths for text in _texts_at(value, path))
-        return list({text.digest: text for text in found if text.text.strip()}.values())
+        found = (Text(path, text) for path in self.paths(choice) for text in _texts_at(value, path))
+        return [text for text in found if text.text.strip()]
 
-    def _text_digest(self, text: str) -> str:
-        return _digest(f"{self.embedder.fingerprint}\x00{self.dims}\x00{text}")
+    def digest(self, text: str) -> str:
+        """Name a text and the model, so that equal digests mean equal vectors."""
+        return _digest(f"{self._model}\x00{self.dims}\x00{text}")
 
 
 def resolve_index(index: Any) -> Indexing | None:
-    """Read LangGraph's IndexConfig, and `metric` beside it: cosine (the default), dot or euclidean.
+    """Read LangGraph's IndexConfig, and what stands beside it: `metric`, `model` and `batch_size`.
 
     Raises:
-        ConfigurationError: An option is unknown, missing or contradicts another.
+        ConfigurationError: An option is unknown, missing, of the wrong kind or contradicts another.
     """
     if index is None:
         return None
     if not isinstance(index, Mapping):
-        raise ConfigurationError(f'index is an IndexConfig such as {{"embed": "local", "dims": 256}}, not {index!r}')
-    if unknown := sorted(set(index) - KNOWN_OPTIONS):
-        raise ConfigurationError(f"Unknown options of index: {unknown}; there are {sorted(KNOWN_OPTIONS)}")
-    if index.get("embed") is None:
+        example = '{"embed": "local", "dims": 256}'
+        raise ConfigurationError(f"index is an IndexConfig such as {example}, not {shown(index)}")
+    try:
+        options = dict(index)
+    except Exception as error:  # of a mapping of somebody else
+        raise ConfigurationError(f"index cannot be read: {type(error).__name__}") from error
+    if unknown := [option for option in options if not isinstance(option, str) or option not in KNOWN_OPTIONS]:
+        raise ConfigurationError(f"Unknown options of index: {shown(unknown)}; there are {sorted(KNOWN_OPTIONS)}")
+    if options.get("embed") is None:
         raise ConfigurationError('index needs "embed", e.g. {"embed": "openai:text-embedding-3-small", "dims": 1536}')
-    if (metric := index.get("metric", "cosine")) not in METRICS:
-        raise ConfigurationError(f"metric must be one of {METRICS}, not {metric!r}")
-    embedder = resolve_embedder(index["embed"], dims=index.get("dims"))
+    metric = options.get("metric", "cosine")
+    if not isinstance(metric, str) or metric not in METRICS:
+        raise ConfigurationError(f"metric must be one of {METRICS}, not {shown(metric)}")
+    fields = _checked_fields(options.get("fields"))
+    passed = {name: options.get(name) for name in ("dims", "model", "batch_size")}
+    embedder = resolve_embedder(options["embed"], **passed)
     if embedder.dims is None:
         raise ConfigurationError('index needs "dims", the number of dimensions of its vectors')
-    return Indexing(embedder, embedder.dims, _checked_fields(index.get("fields")), metric)
+    return Indexing(embedder, embedder.dims, fields, metric)
 
 
 def _checked_fields(fields: Any) -> tuple[str, ...]:
     if fields is None:
         return (WHOLE,)
-    if isinstance(fields, str) or not isinstance(fields, Iterable):
-        raise ConfigurationError(f'fields must be a list of paths such as ["text", "items[*].name"], not {fields!r}')
-    checked = tuple(fields)
-    if not checked or not all(isinstance(field, str) and field for field in checked):
-        raise ConfigurationError(f"fields must be a list of one path or more, not {fields!r}")
-    return checked
+    if not isinstance(fields, (list, tuple)):
+        raise ConfigurationError(
+            f'fields must be a list of paths such as ["text", "items[*].name"], not {shown(fields)}'
+        )
+    if not 1 <= len(fields) <= MOST_FIELDS:
+        raise ConfigurationError(f"fields must be a list of one path to {MOST_FIELDS:,}, not of {len(fields):,}")
+    return tuple(_checked_field(field) for field in fields)
+
+
+def _checked_field(field: Any) -> str:
+    path = checked_text("a path of fields", field, ConfigurationError)
+    if not 1 <= len(path) <= LONGEST_FIELD:
+        raise ConfigurationError(f"a path of fields has 1 to {LONGEST_FIELD:,} characters, not {len(path):,}")
+    if path != WHOLE and not tokenize_path(path):
+        raise ConfigurationError(f"a path of fields names no field: {shown(path)}")
+    return path
 
 
 def _texts_at(value: Mapping[str, Any], path: str) -> list[str]:

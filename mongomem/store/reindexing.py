@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bson.errors import InvalidBSON
 from pymongo.errors import BulkWriteError
 
+from mongomem.arguments import checked_flag
 from mongomem.commands import BulkWrite, Document, Find, Update
 from mongomem.errors import ConfigurationError, MongomemError, ReindexError, UnstorableValueError
 from mongomem.store.context import Context
 from mongomem.store.documents import BY_ID, VECTOR_FIELDS, Embedded, check_size, name_of, vector_fields
 from mongomem.store.indexing import Indexing, Text
-from mongomem.store.setup import CONFIGURATION, check_configuration, ensure_set_up, settings_of
+from mongomem.store.setup import CONFIGURATION, ensure_set_up, mismatch, stored_configuration
 from mongomem.store.values import decode_value
+from mongomem.store.watching import compare_answers
 from mongomem.store.writing import embed, vectors_of
 
 PAGE = 100
 
-NEEDED = dict.fromkeys(("namespace", "key", "path", "value", "exact", "index_fields", "changed_at", "vectors"), 1)
+NEEDED = dict.fromkeys(
+    ("namespace", "key", "path", "value", "exact", "index_fields", "changed_at", "generation", "vectors"), 1
+)
+
+FORCED = "forced"
+"""What the settings of a store have while all its vectors are made anew."""
 
 TOO_LARGE = (17419, 10334)
 """Server error codes: an update would make a document of more than 16 MB (MongoDB 4.4 to 8.2)."""
@@ -54,57 +61,141 @@ class Pass:
 IDENTITY = ("_id", "namespace", "key", "changed_at")
 
 
-async def reindex(context: Context) -> int:
+@dataclass(slots=True)
+class Claim:
+    """The settings of a store that a reindex makes its own with the first item that it writes, and not before.
+
+    Attributes:
+        target: What the vectors are to be made by.
+        seen: The settings as they were when it began; None where there were none.
+        is_made: They say `target`.
+        is_forced: Every vector is made anew.
+    """
+
+    target: Indexing
+    seen: Document | None
+    is_made: bool
+    is_forced: bool
+
+
+async def reindex(context: Context, force: bool = False) -> int:
     """Make the vectors of every item as the store is configured now; return how many items were changed.
 
-    From the first moment on stores with this configuration are accepted and those with another refused, those
-    that are in use already within ten seconds. Another reindex to another configuration ends this one.
+    The old configuration stays in use until the first items are embedded: what fails before changes nothing. Then the
+    settings change, and the items are written: from that moment on stores with this configuration are accepted and
+    those with another refused, those that are in use already within ten seconds. A reindex to another configuration
+    ends this one.
     Searches go on meanwhile: items that are not done yet follow, unscored. What is cut short goes on
     where it was when it is called again. A text that keeps its model keeps its vector. Items written
     meanwhile are left to their writers, and looked at again if those used another configuration.
 
+    With `force` no vector is kept, also where the configuration is the same: for a model that is another one under its
+    name. Items that are not done yet are scored as before. Each such pass over the store has a number, its generation,
+    in the settings and on the items; one that was cut short goes on by any reindex, forced or not.
+
     Raises:
         ConfigurationError: The store has no index configuration.
-        IndexMismatchError: Another reindex to another configuration has begun.
+        IndexMismatchError: Another reindex to another configuration has begun; or, without `force`, another model than
+            that of the stored vectors answers by its name.
         ReindexError: Some items cannot be converted: their new vectors do not fit beside them, or they are damaged.
             All others were. An error of the embedder ends the reindex as it is.
     """
-    indexing = context.indexing
-    if indexing is None:
+    checked_flag("force", force)
+    if context.configured is None:
         raise ConfigurationError("reindex() needs a store with an index configuration")
     await ensure_set_up(context)
-    setting = Update({"_id": CONFIGURATION}, {"$set": settings_of(indexing)}, upsert=True)
-    await BulkWrite(context.names.settings, [setting])
-    context.readiness.check()
-    last = await _pass(context, indexing, Pass())
+    claim = _claim(context.configured, await stored_configuration(context), force)
+    if claim.is_made:
+        context.readiness.agree(claim.target)
+        await compare_answers(context, claim.target)
+    last = await _pass(context, claim, Pass())
     total = last.changed
     while last.changed:
-        last = await _pass(context, indexing, last)
+        last = await _pass(context, claim, last)
         total += last.changed
+    await _make(context, claim)
+    await _finish(context, claim)
     if last.refused:
         raise last.error()
     return total
 
 
-async def _pass(context: Context, indexing: Indexing, before: Pass) -> Pass:
+def _claim(configured: Indexing, stored: Document | None, force: bool) -> Claim:
+    """Decide what a reindex has to do: nothing anew that a former one, cut short, did already."""
+    known = None if stored is None else configured.known_by(stored)
+    began = stored is not None and FORCED in stored
+    counted = (stored or {}).get("generation", 0)
+    generation = counted if isinstance(counted, int) else 0  # else damaged
+    anew = force and not (known is not None and began)
+    target = replace(known or configured, generation=generation + anew)
+    return Claim(target, stored, is_made=known is not None and not anew, is_forced=anew)
+
+
+async def _make(context: Context, claim: Claim) -> None:
+    """Let the settings say what the vectors are made by, unless another reindex has changed them since it began.
+
+    Raises:
+        IndexMismatchError: It has.
+    """
+    if claim.is_made:
+        return
+    settings = claim.target.settings | ({FORCED: True} if claim.is_forced else {})
+    if claim.seen is None:
+        update = Update({"_id": CONFIGURATION}, {"$setOnInsert": settings}, upsert=True)
+    else:
+        seen = {name: claim.seen.get(name) for name in ("fingerprint", "generation", FORCED)}
+        gone = {name: "" for name in ("known_as", "generation", FORCED) if name not in settings}
+        update = Update({"_id": CONFIGURATION, **seen}, {"$set": settings, **({"$unset": gone} if gone else {})})
+    await BulkWrite(context.names.settings, [update])
+    claim.is_made = True
+    await _check(context, claim)
+
+
+async def _check(context: Context, claim: Claim) -> None:
+    """See that the settings say what this reindex makes: two to different ones would undo each other's work.
+
+    Raises:
+        IndexMismatchError: They say something else.
+    """
+    if not claim.is_made:
+        return
+    stored = await stored_configuration(context) or {}
+    if (stored.get("fingerprint"), stored.get("generation", 0)) != (claim.target.fingerprint, claim.target.generation):
+        raise mismatch(context, claim.target, stored)
+    context.readiness.agree(claim.target)
+    context.readiness.compared = True
+
+
+async def _finish(context: Context, claim: Claim) -> None:
+    """Keep that every vector was made anew: the next forced reindex begins another time."""
+    condition = {"_id": CONFIGURATION, "generation": claim.target.generation, FORCED: True}
+    if claim.target.generation:
+        await BulkWrite(context.names.settings, [Update(condition, {"$unset": {FORCED: ""}})])
+
+
+async def _pass(context: Context, claim: Claim, before: Pass) -> Pass:
     """Go once through all items that are not done, in the order of their ids; spare what was refused `before`."""
     after: Document = {}
     now = Pass()
     while True:
-        context.readiness.checked_at = None
-        await check_configuration(context)  # else two that reindex to different configurations undo each other's work
-        condition = {"index": {"$ne": indexing.fingerprint}, **after}
+        await _check(context, claim)
+        condition = {**_undone(claim.target), **after}
         page = await Find(context.items, condition, NEEDED, sort=[("_id", 1)], limit=PAGE, hint=BY_ID)
         if not page:
             return now
         now.refused |= {item["_id"]: before.refused[item["_id"]] for item in page if before.has_refused(item)}
-        await _convert(context, indexing, [item for item in page if not before.has_refused(item)], now)
+        await _convert(context, claim, [item for item in page if not before.has_refused(item)], now)
         after = {"_id": {"$gt": page[-1]["_id"]}}
 
 
-async def _convert(context: Context, indexing: Indexing, page: Sequence[Document], result: Pass) -> None:
-    texts = _texts(indexing, page, result)
-    embedded = await embed(indexing, texts, vectors_of(page, indexing.dims))
+def _undone(target: Indexing) -> Document:
+    others: Document = {"index": {"$ne": target.fingerprint}}
+    return {"$or": [others, {"generation": {"$ne": target.generation}}]} if target.generation else others
+
+
+async def _convert(context: Context, claim: Claim, page: Sequence[Document], result: Pass) -> None:
+    texts = _texts(claim.target, page, result)
+    embedded = await embed(context, claim.target, texts, vectors_of(page, claim.target))
     converted: list[Document] = []
     updates: list[Update] = []
     for document in (document for document in page if document["_id"] in embedded):
@@ -117,6 +208,7 @@ async def _convert(context: Context, indexing: Indexing, page: Sequence[Document
             converted.append(document)
             updates.append(update)
     if updates:
+        await _make(context, claim)
         result.changed += await _write(context, updates, converted, result)
 
 

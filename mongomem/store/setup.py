@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from mongomem.commands import BulkWrite, Find, Update
+from mongomem.arguments import shown
+from mongomem.commands import BulkWrite, Document, Find, Update
 from mongomem.errors import IndexMismatchError
 from mongomem.schema.indexes import ensure_indexes
 from mongomem.store.context import Context
@@ -44,43 +43,69 @@ async def ensure_set_up(context: Context) -> None:
 async def agree_on_configuration(context: Context) -> None:
     """Make the index configuration that of the store where it has none, else hold the two against each other.
 
+    Settings that call the model by a name of before are given the one that it has now; fingerprints and digests stay as
+    they are, so that no vector is made anew for that.
+
     Raises:
         IndexMismatchError: The vectors of the store are made in another way.
     """
-    if context.indexing is None or context.readiness.is_checked():
+    ready, configured = context.readiness, context.configured
+    if configured is None or (ready.is_checked() and ready.is_named):
         return
-    if await _stored_configuration(context) is None:
-        setting = {"$setOnInsert": settings_of(context.indexing)}
+    stored = await stored_configuration(context)
+    if stored is None:
+        setting = {"$setOnInsert": configured.settings}
         await BulkWrite(context.names.settings, [Update({"_id": CONFIGURATION}, setting, upsert=True)])
-    await check_configuration(context)
+        stored = await stored_configuration(context)
+    if stored is None:  # somebody drops the collection meanwhile: the next write agrees anew
+        return
+    known = _agreed(context, configured, stored)
+    if not ready.is_named:
+        condition = {"_id": CONFIGURATION, "fingerprint": stored["fingerprint"], "model": stored["model"]}
+        await BulkWrite(context.names.settings, [Update(condition, {"$set": known.settings})])
+        ready.is_named = True
 
 
-async def check_configuration(context: Context) -> None:
+async def check_configuration(context: Context) -> Indexing | None:
     """Hold the index configuration against that of the store; without a write, for users who may only read.
 
+    Returns it by the names that the store knows it by.
+
     Raises:
         IndexMismatchError: The vectors of the store are made in another way.
     """
-    if context.indexing is None or context.readiness.is_checked():
-        return
-    stored = await _stored_configuration(context)
-    if stored is None:
-        return
-    if stored["fingerprint"] != context.indexing.fingerprint:
-        ours = context.indexing.description
-        theirs = {name: stored.get(name) for name in ours}
-        raise IndexMismatchError(
-            f"The vectors in {context.items} were made by {theirs}, but this store is configured with {ours}. "
-            f"Use the same index configuration, or call store.reindex() to make them anew."
-        )
-    context.readiness.check()
+    if context.configured is not None and not context.readiness.is_checked():
+        stored = await stored_configuration(context)
+        if stored is not None:
+            _agreed(context, context.configured, stored)
+    return context.indexing
 
 
-def settings_of(indexing: Indexing) -> dict[str, Any]:
-    """Build what the settings say of an index configuration."""
-    return {"fingerprint": indexing.fingerprint, **indexing.description}
-
-
-async def _stored_configuration(context: Context) -> dict[str, Any] | None:
+async def stored_configuration(context: Context) -> Document | None:
+    """Read the settings that say how the vectors of a store are made; None before the first were."""
     found = await Find(context.names.settings, {"_id": CONFIGURATION}, limit=1)
     return found[0] if found else None
+
+
+def _agreed(context: Context, configured: Indexing, stored: Document) -> Indexing:
+    """Take in what the settings of the store say; return the configuration by the names that they give it.
+
+    Raises:
+        IndexMismatchError: They are of another one.
+    """
+    known = configured.known_by(stored)
+    if known is None:
+        raise mismatch(context, configured, stored)
+    context.readiness.is_named = all(stored.get(name) == value for name, value in known.settings.items())
+    context.readiness.agree(known)
+    return known
+
+
+def mismatch(context: Context, configured: Indexing, stored: Document) -> IndexMismatchError:
+    """Tell how the vectors of the store are made, how this store is configured, and the way out."""
+    ours = configured.description
+    made, own = (", ".join(f"{name} {shown(one.get(name))}" for name in ours) for one in (stored, ours))
+    return IndexMismatchError(
+        f"The vectors in {context.items} were made with {made}, but this store is configured with {own}. "
+        f"Use the same index configuration, or call store.reindex() to make them anew."
+    )

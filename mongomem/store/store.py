@@ -31,6 +31,7 @@ from mongomem.store import plans, sweeper
 from mongomem.store.batches import Batch, list_op, put_op, sort_batch
 from mongomem.store.coalescing import Coalescing
 from mongomem.store.context import Backend, context_for
+from mongomem.store.expiry import checked_config
 from mongomem.store.reindexing import reindex
 from mongomem.store.setup import setup
 from mongomem.store.writing import delete_namespace, sweep
@@ -48,7 +49,9 @@ class MongoStore(BaseStore):
             or a ``mongomock.MongoClient``. The caller owns and closes it.
         db_name: The database. None: the one that the client's connection string names, else ``mongomem``.
         index: LangGraph's ``IndexConfig``: ``embed``, ``dims``, ``fields``, and beside them ``metric``:
-            "cosine" (the default), "dot" or "euclidean". None: no search by meaning.
+            "cosine" (the default), "dot" or "euclidean"; ``model``: what the model is called, where that cannot be
+            read from what embeds, or should not be; ``batch_size``: how many texts it is sent at once at most.
+            None: no search by meaning.
         ttl: LangGraph's ``TTLConfig``, in minutes. ``omit_expired`` is on unless it says otherwise.
         auto_setup: Create the indexes before the first write. Off for users who may not create indexes.
         collection_prefix: Put before the names of the collections.
@@ -77,13 +80,13 @@ class MongoStore(BaseStore):
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__()
-        self.ttl_config = ttl
+        self.ttl_config = checked_config(ttl)
         self.index_config = index
-        self._drivers = drivers_for(client, db_name, concerns or Concerns())
+        self._drivers = drivers_for(client, db_name, concerns)
         self._context = context_for(
             checked_prefix(collection_prefix),
             index,
-            ttl,
+            self.ttl_config,
             backend=backend,
             matrix_bytes=matrix_bytes,
             auto_setup=auto_setup,
@@ -263,9 +266,10 @@ class MongoStore(BaseStore):
         """Delete every item that has expired; return how many. The server does the same within a minute."""
         return self._drivers.run(sweep(self._context))
 
-    async def asweep_ttl(self) -> int:
+    @begins_at_call
+    def asweep_ttl(self) -> Coroutine[Any, Any, int]:
         """Do what `sweep_ttl` does."""
-        return await self._drivers.arun(sweep(self._context))
+        return self._drivers.arun(sweep(self._context))
 
     def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> sweeper.Started:
         """Return a future that is done, as ``PostgresStore`` returns one: the server sweeps, and nothing runs here."""
@@ -283,21 +287,28 @@ class MongoStore(BaseStore):
         """Do what `stop_ttl_sweeper` does."""
         return sweeper.stop(timeout)
 
-    def reindex(self) -> int:
+    def reindex(self, force: bool = False) -> int:
         """Make all vectors as the store is configured now; return how many items were changed.
 
-        For after a change of `index`. Searches go on meanwhile, items not done yet follow unscored. What
+        For after a change of `index`, which counts from the first items on that were embedded: an embedder that fails
+        at once leaves the store as it was. Searches go on meanwhile, items not done yet follow unscored. What
         was cut short goes on when it is called again.
 
+        Args:
+            force: Make every vector anew, also where the configuration is the same: for a model that has become another
+                one under its name. What was cut short goes on by the next call, with `force` or without.
+
         Raises:
+            IndexMismatchError: Another reindex to another configuration has begun; or, without `force`, another model
+                than that of the stored vectors answers by its name.
             ReindexError: Some items cannot be converted; it names them, and all others are.
         """
-        return self._drivers.run(reindex(self._context))
+        return self._drivers.run(reindex(self._context, force))
 
     @begins_at_call
-    def areindex(self) -> Coroutine[Any, Any, int]:
+    def areindex(self, force: bool = False) -> Coroutine[Any, Any, int]:
         """Do what `reindex` does."""
-        return self._drivers.arun(reindex(self._context))
+        return self._drivers.arun(reindex(self._context, force))
 
     def list_namespaces(
         self,

@@ -20,10 +20,12 @@ from mongomem.store.namespaces import Namespace, id_range, name_of_item, path_of
 from mongomem.store.reading import find_named
 from mongomem.store.setup import agree_on_configuration
 from mongomem.store.values import as_utc
+from mongomem.store.watching import compare_answers, warn_of_blank_paths
 from mongomem.upserts import write_all
 
-LONG_TEXTS = 2**20
-"""From this many characters on the size of an item is looked at before its texts are embedded, and not only after."""
+LONG = 2**20
+"""From this many characters of texts and names on the size of an item is looked at before anything is asked, and not
+only when it is embedded."""
 
 
 async def write(context: Context, batch: Batch) -> None:
@@ -37,8 +39,6 @@ async def write(context: Context, batch: Batch) -> None:
     _check_long(context, puts.values())
     existing = await _existing(context, puts)
     embedded = await _embed_puts(context, puts, existing)
-    if embedded:
-        await agree_on_configuration(context)
     now = context.now()  # and not before: embedding may take longer than an item is to live
     writes: dict[str, Write] = {item: Delete({"_id": item}) for item in batch.deletions}
     for item, put in puts.items():
@@ -53,25 +53,26 @@ async def write(context: Context, batch: Batch) -> None:
 def _check_long(context: Context, puts: Iterable[Put]) -> None:
     """Refuse items that are too large as they are, before their long texts are embedded, which takes its time."""
     for put in puts:
-        if sum(len(text.text) for text in put.texts) > LONG_TEXTS:
+        if len(put.id) + sum(len(text.text) for text in put.texts) > LONG:
             update = put_update(put, None, now=context.now(), there=None, revive=False)
             check_size(update, name_of_item(put.namespace, put.key))
 
 
 async def embed(
-    indexing: Indexing, texts: Mapping[str, Sequence[Text]], known: Mapping[str, Vector]
+    context: Context, indexing: Indexing, texts: Mapping[str, Sequence[Text]], known: Mapping[str, Vector]
 ) -> dict[str, Embedded]:
     """Give the texts of each item their vectors: those `known` by digest, or new ones.
 
     Equal texts are embedded once, all new ones in one call.
     """
-    missing = {text.digest: text.text for each in texts.values() for text in each if text.digest not in known}
+    digests = {item: {indexing.digest(text.text): text for text in each} for item, each in texts.items()}
+    missing = {key: text.text for each in digests.values() for key, text in each.items() if key not in known}
     made = await EmbedDocuments(indexing.embedder, list(missing.values())) if missing else ()
+    if missing:
+        await compare_answers(context, indexing)
     vectors = {**known, **dict(zip(missing, made, strict=True))}
-    return {
-        item: Embedded(indexing.fingerprint, indexing.metric, each, _rows(each, vectors, indexing.dims))
-        for item, each in texts.items()
-    }
+    named = indexing.fingerprint, indexing.generation, indexing.metric
+    return {item: Embedded(*named, each, _rows(each, vectors, indexing.dims)) for item, each in digests.items()}
 
 
 async def delete_namespace(context: Context, prefix: Namespace) -> int:
@@ -102,7 +103,7 @@ async def _existing(context: Context, puts: Mapping[str, Put]) -> dict[str, Docu
         return {}
     shown = {"expires_at": 1, "created_at": 1}
     if any(put.texts for put in puts.values()):
-        shown |= {"vectors.digest": 1, "vectors.vector": 1}
+        shown |= {"vectors.digest": 1, "vectors.vector": 1, "generation": 1}
     return await find_named(context, puts, shown)
 
 
@@ -116,24 +117,38 @@ def _lives(context: Context, document: Document, now: datetime) -> bool:
 async def _embed_puts(
     context: Context, puts: Mapping[str, Put], existing: Mapping[str, Document]
 ) -> dict[str, Embedded]:
-    if context.indexing is None:
+    """Embed the texts of puts, and see that it is done as the store has it: the first vectors decide that.
+
+    What the store calls the configuration may turn out only then; then it is done once more.
+    """
+    indexing = context.indexing
+    if indexing is None or not puts:
         return {}
     texts = {item: put.texts for item, put in puts.items()}
-    return await embed(context.indexing, texts, vectors_of(existing.values(), context.indexing.dims))
+    embedded = await embed(context, indexing, texts, vectors_of(existing.values(), indexing))
+    await agree_on_configuration(context)
+    agreed = context.indexing or indexing
+    if (agreed.fingerprint, agreed.generation) != (indexing.fingerprint, indexing.generation):
+        return await _embed_puts(context, puts, existing)
+    for put in puts.values():
+        context.coverage.note(indexing.paths(put.index_fields), {text.path for text in put.texts})
+    await warn_of_blank_paths(context)
+    return embedded
 
 
-def vectors_of(documents: Iterable[Document], dims: int) -> dict[str, Vector]:
-    """Collect the vectors that documents hold, by the digests of their texts; damaged ones are left out."""
+def vectors_of(documents: Iterable[Document], indexing: Indexing) -> dict[str, Vector]:
+    """Collect the vectors that documents hold, by the digests of their texts; not damaged or outdated ones."""
     stored = {
         entry["digest"]: entry["vector"]
         for document in documents
+        if document.get("generation", 0) == indexing.generation
         for entry in entries_in(document)
-        if isinstance(entry.get("digest"), str) and is_vector(entry.get("vector"), dims)
+        if isinstance(entry.get("digest"), str) and is_vector(entry.get("vector"), indexing.dims)
     }
     vectors = {digest: decode_vectors([vector]) for digest, vector in stored.items()}
     return {digest: rows[0] for digest, rows in vectors.items() if are_finite(rows)[0]}
 
 
-def _rows(texts: Sequence[Text], vectors: Mapping[str, Vector], dims: int) -> Vector:
-    rows: Vector = np.array([vectors[text.digest] for text in texts], dtype=np.float32).reshape(-1, dims)
+def _rows(digests: Iterable[str], vectors: Mapping[str, Vector], dims: int) -> Vector:
+    rows: Vector = np.array([vectors[digest] for digest in digests], dtype=np.float32).reshape(-1, dims)
     return rows

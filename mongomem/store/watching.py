@@ -1,0 +1,149 @@
+"""Plans that look whether what is embedded is what was meant: by the model that it was, and at paths that exist.
+
+Neither can be told by the options of a store. A function may have another body, and a server another model under its
+name; so what an embedder answers is held against a vector that it made before. A path may be misspelled, or optional.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from bson.errors import InvalidBSON
+
+from mongomem.arguments import shown
+from mongomem.commands import Document, Find
+from mongomem.effects import EmbedDocuments
+from mongomem.errors import IndexMismatchError, MongomemError
+from mongomem.search.codes import decode_vectors
+from mongomem.search.metrics import Metric, Vector, normalized
+from mongomem.store.context import Context
+from mongomem.store.coverage import MANY
+from mongomem.store.documents import BY_ID, BY_UPDATE, name_of
+from mongomem.store.indexing import Indexing
+from mongomem.store.reading import find_by
+from mongomem.store.values import decode_value
+
+logger = logging.getLogger("mongomem")
+
+SAMPLED = 10
+"""So many items are read for one whose text can be embedded again."""
+
+LONGEST_SAMPLE = 2_000
+"""Characters of a text that is embedded again."""
+
+LIKE = 0.2
+"""How far two vectors of one text may be apart, for each length one, and be of one model: a cosine of 0.98. Rounding is
+far below it, also that of half precision and of other hardware; another model of the same size is above one."""
+
+LATEST = 200
+"""So many of the items that were updated last are looked at for a path before it is called a mistake."""
+
+STORED = dict.fromkeys(("namespace", "key", "value", "exact", "index", "generation", "index_fields", "vectors"), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A text that was embedded before, its vector, and the name of its item."""
+
+    text: str
+    vector: Vector
+    name: str
+
+
+async def compare_answers(context: Context, indexing: Indexing) -> None:
+    """See that an embedder answers as it did when the vectors of the store were made: once in a process.
+
+    Costs a read of `SAMPLED` items and one request with one short text. An embedder that is never the same, as fakes
+    are, and one that refuses the text, cannot be compared. Where the user says what the model is called that counts,
+    and there is a warning.
+
+    Raises:
+        IndexMismatchError: It is another model under the same name.
+    """
+    if context.readiness.compared:
+        return
+    sample = await _sample(context, indexing)
+    if sample is not None:
+        again = await _embedded_again(indexing, sample.text)
+        if again is not None and not _are_alike(again, sample.vector, indexing.metric):
+            repeated = await _embedded_again(indexing, sample.text)
+            if repeated is not None and _are_alike(again, repeated, indexing.metric):
+                error = _changed(indexing, sample)
+                if indexing.embedder.identity().said is None:
+                    raise error
+                logger.warning("mongomem: %s", error)
+    context.readiness.compared = True
+
+
+def _changed(indexing: Indexing, sample: Sample) -> IndexMismatchError:
+    model = shown(indexing.embedder.fingerprint)
+    return IndexMismatchError(
+        f"{model} embeds a text of {sample.name} in another way than when it was stored, "
+        "though the index configuration is the same: another model answers by that name, or a function was changed. "
+        "Use the former one, or make all vectors anew: store.reindex(force=True)."
+    )
+
+
+async def _sample(context: Context, indexing: Indexing) -> Sample | None:
+    """Find a text of which the store has a vector by this configuration, the shortest of a few."""
+    page = await Find(context.items, {}, STORED, sort=[("_id", 1)], limit=SAMPLED, hint=BY_ID)
+    found = [sample for document in page for sample in _samples(indexing, document)]
+    return min(found, key=lambda sample: len(sample.text), default=None)
+
+
+def _samples(indexing: Indexing, document: Document) -> list[Sample]:
+    if (document.get("index"), document.get("generation", 0)) != (indexing.fingerprint, indexing.generation):
+        return []
+    try:
+        value = decode_value(document["value"], document.get("exact"))
+        texts = {indexing.digest(text.text): text.text for text in indexing.texts(value, document.get("index_fields"))}
+        stored: Mapping[str, bytes] = {entry["digest"]: entry["vector"] for entry in document.get("vectors", ())}
+        short = {digest for digest, text in texts.items() if digest in stored and len(text) <= LONGEST_SAMPLE}
+        name = name_of(document)
+        return [Sample(texts[digest], decode_vectors([stored[digest]])[0], name) for digest in short]
+    except (MongomemError, InvalidBSON, LookupError, TypeError, ValueError):  # a damaged item
+        return []
+
+
+async def _embedded_again(indexing: Indexing, text: str) -> Vector | None:
+    try:
+        answer: Vector = (await EmbedDocuments(indexing.embedder, [text]))[0]
+    except Exception as error:  # of the embedder, which has just embedded what was asked for
+        logger.debug("mongomem: a stored text could not be embedded again: %r", error)
+        return None
+    return answer
+
+
+def _are_alike(one: Vector, other: Vector, metric: Metric) -> bool:
+    """Say whether two vectors may be of one text by one model; for cosine, by their directions."""
+    if one.shape != other.shape:
+        return False
+    if metric == "cosine":
+        one, other = normalized(one), normalized(other)
+    lengths = np.linalg.norm(one.astype(np.float64)), np.linalg.norm(other.astype(np.float64))
+    return bool(np.linalg.norm(one.astype(np.float64) - other) <= LIKE * max(lengths))
+
+
+async def warn_of_blank_paths(context: Context, least: int = MANY) -> None:
+    """Warn of a path that has given no text to so many items put by this store, nor to those updated last: once.
+
+    A field that is only optional stands in one of them, now or then.
+    """
+    suspects = context.coverage.suspects(least)
+    if not suspects:
+        return
+    find = Find(context.items, {"prefixes": ""}, {"vectors.path": 1}, sort=[("updated_at", -1)], limit=LATEST)
+    there = {entry.get("path") for item in await find_by(context, BY_UPDATE, find) for entry in item.get("vectors", ())}
+    for path, count in suspects.items():
+        context.coverage.settle(path)
+        if path not in there:
+            logger.warning(
+                "mongomem: none of the %d items that were to be embedded at the path %s had a text there: it embeds "
+                "nothing. Is it misspelled, in the fields of the index or the index= of a put? (%s)",
+                count,
+                shown(path),
+                context.items,
+            )

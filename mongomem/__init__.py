@@ -22,6 +22,7 @@ from mongomem.errors import (
     ReindexError,
     SchemaVersionError,
     ServerUnavailableError,
+    ThreadNotFoundError,
     UnstorableValueError,
     UsageError,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "SchemaVersionError",
     "ServerUnavailableError",
     "Thread",
+    "ThreadNotFoundError",
     "UnstorableValueError",
     "UsageError",
     "local_uri",

@@ -78,9 +78,9 @@ def checked_number(name: str, value: object, *, least: int = 0, error: type[Mong
     Raises:
         InvalidInputError: Or the `error` given: it is something else.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_NUMBER:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= int.__int__(value) <= LARGEST_NUMBER:
         raise error(f"{name} must be a whole number from {least} on, not {shown(value)}")
-    return int(value)
+    return int.__int__(value)
 
 
 def checked_text(name: str, value: object, error: type[MongomemError] = InvalidInputError) -> str:
@@ -91,8 +91,9 @@ def checked_text(name: str, value: object, error: type[MongomemError] = InvalidI
     """
     if not isinstance(value, str):
         raise error(f"{name} must be a string, not {shown(value)}")
+    text = str.__str__(value)  # and not what a subclass says of itself
     try:
-        value.encode()
+        text.encode()
     except UnicodeEncodeError:
-        raise error(f"{name} holds a surrogate, which is no character: {shown(value)}") from None
-    return str.__str__(value)
+        raise error(f"{name} holds a surrogate, which is no character: {shown(text)}") from None
+    return text

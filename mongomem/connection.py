@@ -111,7 +111,7 @@ class Connection:
             return f"{unknown_option(self.name, unknown[0], self.own, self.beneath)} Nor has the MongoDB client."
         if isinstance(error, InvalidURI):
             hint = "Characters such as / : @ % in a user or a password are written %2F %3A %40 %25."
-            return f"the connection string of {self.name} is not valid: {_without_quotations(error)}. {hint}"
+            return f"{self.name} cannot make a client of its connection string: {_without_quotations(error)}. {hint}"
         return f"{self.name} cannot make a client of its options: {_without_quotations(error)}"
 
 

@@ -27,6 +27,7 @@ from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 
 from mongomem import loops
+from mongomem.arguments import shown
 from mongomem.clients import database_name_of, introductions
 from mongomem.commands import Command, Plan
 from mongomem.errors import ConfigurationError, UsageError
@@ -262,14 +263,16 @@ def _named(coroutine: Coroutine[Any, Any, T], plan: Any) -> Coroutine[Any, Any, 
     return coroutine
 
 
-def drivers_for(client: Any, db_name: str | None, concerns: Concerns) -> Drivers:
+def drivers_for(client: Any, db_name: str | None, concerns: Concerns | None) -> Drivers:
     """Pair the drivers that fit `client`: a MongoClient, an AsyncMongoClient or a mongomock.MongoClient.
 
     Does no I/O.
 
     Raises:
-        ConfigurationError: It is none of these, or `db_name` is no name of a database.
+        ConfigurationError: It is none of these, `db_name` is no name of a database, or `concerns` are none.
     """
+    if concerns is not None and not isinstance(concerns, Concerns):
+        raise ConfigurationError(f"concerns must be a mongomem.Concerns, not {shown(concerns)}")
     if type(client).__module__.startswith("mongomock") and not isinstance(client, type):
         from mongomem.testing import MongomockDatabase
 
@@ -280,7 +283,7 @@ def drivers_for(client: Any, db_name: str | None, concerns: Concerns) -> Drivers
             f"client must be a pymongo.MongoClient, a pymongo.AsyncMongoClient or a mongomock.MongoClient, "
             f"not {type(client).__name__}"
         )
-    database = client.get_database(database_name_of(client, db_name), **concerns.options())
+    database = _database(client, database_name_of(client, db_name), concerns or Concerns())
     introductions.of(client)
     if isinstance(client, MongoClient):
         return Drivers(Blocking(database), Threaded(database))
@@ -288,6 +291,13 @@ def drivers_for(client: Any, db_name: str | None, concerns: Concerns) -> Drivers
     loop.meet()
     awaiting = Awaiting(database, loop)
     return Drivers(Bridging(awaiting), awaiting)
+
+
+def _database(client: Any, name: str, concerns: Concerns) -> Any:
+    try:
+        return client.get_database(name, **concerns.options())
+    except TypeError as error:
+        raise ConfigurationError(f"concerns cannot be used: {shown(error)}") from error
 
 
 def _noted(error: BaseException, command: Command[Any]) -> BaseException:

@@ -7,6 +7,7 @@
     ├── ConfigurationError        (ValueError)    options that contradict each other or the stored data
     │   └── IndexMismatchError                    the store was indexed with another embedding configuration
     ├── UsageError                (RuntimeError)  the right call in the wrong place: says what to write instead
+    ├── ThreadNotFoundError       (LookupError)   there is no such thread: it was deleted, or never was
     ├── CorruptDataError          (RuntimeError)  stored documents that contradict each other
     ├── SchemaVersionError        (RuntimeError)  a document written by a newer mongomem
     ├── ReindexError              (RuntimeError)  some items could not be indexed anew; names them
@@ -49,6 +50,10 @@ class IndexMismatchError(ConfigurationError):
 
 class UsageError(MongomemError, RuntimeError):
     """The call is right but not here, e.g. a sync method on the loop of its client. Says what to write instead."""
+
+
+class ThreadNotFoundError(MongomemError, LookupError):
+    """There is no such thread: it was deleted, has expired, or has no checkpoint yet. Nothing was changed."""
 
 
 class CorruptDataError(MongomemError, RuntimeError):

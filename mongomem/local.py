@@ -193,7 +193,8 @@ class LocalServer(Guarded):
                     self._hold_nodes(data_dir, binary, read_credentials(data_dir))
             except (OSError, PyMongoError, UntrustedPathError) as error:
                 self.stop()
-                raise LocalServerError(f"the local server does not start: {_reason(error)}") from error
+                way_out = "TMPDIR" if self._throw_away else DATA_VARIABLE
+                raise LocalServerError(f"the local server does not start: {_reason(error, way_out)}") from error
             except BaseException:
                 self.stop()
                 raise
@@ -214,12 +215,11 @@ class LocalServer(Guarded):
     def _prepare(self) -> Path:
         """Create the data directory and the directories of the nodes, for the owner only."""
         if not self._throw_away:
-            directory = self._data_dir or default_data_dir()
+            directory = trusted_directory(self._data_dir or default_data_dir())
         elif self._leases and self._directory:  # some nodes died, others may run
             directory = self._directory
         else:
-            directory = Path(tempfile.mkdtemp(prefix="mongomem-"))
-        directory = trusted_directory(directory)
+            directory = _temporary_directory()
         for index in range(self._members):
             own_directory(_node(directory, index))
             own_directory(_node(directory, index) / DATA)
@@ -260,13 +260,22 @@ class LocalServer(Guarded):
             raise _explained(error, node, binary) from None
 
 
+def _temporary_directory() -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="mongomem-"))  # for this user alone
+    try:
+        return trusted_directory(directory)
+    except UntrustedPathError:
+        directory.rmdir()
+        raise
+
+
 def _node(directory: Path, index: int) -> Path:
     return directory / f"node{index}"
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, variable: str) -> str:
     """Say what went wrong, and which variable is the way out where it is the directory's fault."""
-    hint = f"; name another directory in {DATA_VARIABLE}"
+    hint = f"; name another directory in {variable}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.strerror}: {shown(str(error.filename))}{hint}"
     return f"{error}{hint if isinstance(error, UntrustedPathError) else ''}"

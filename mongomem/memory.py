@@ -11,19 +11,20 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.store.base import NOT_PROVIDED, IndexConfig, Item, NotProvided, TTLConfig
 from pymongo import AsyncMongoClient
 
-from mongomem.checkpoint.addresses import identifier
+from mongomem.arguments import shown
+from mongomem.checkpoint.addresses import Identifier, identifier
 from mongomem.checkpoint.context import checked_keys
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.commands import Plan
 from mongomem.connection import OPEN_TIMEOUT
-from mongomem.errors import InvalidInputError, UsageError
+from mongomem.errors import ConfigurationError, InvalidInputError, UsageError
 from mongomem.opening import Opening
 from mongomem.options import checked_options
 from mongomem.schema.names import DEFAULT_PREFIX
 from mongomem.store.batches import check_namespace
 from mongomem.store.reading import items_behind
 from mongomem.store.store import MongoStore
-from mongomem.users import Erased, check_decided, erase_user, threads_of
+from mongomem.users import Erased, check_decided, checked_user, erase_user, threads_of
 
 PAGE = 100
 """How many items are read at a time while everything of a user is gathered."""
@@ -77,10 +78,14 @@ class MongoMemory:
     ) -> None:
         self._client = client
         (self._user_key,) = checked_keys("user_key", (user_key,))
+        if not callable(user_namespace):
+            raise ConfigurationError(f"user_namespace must be a function of a user id, not {shown(user_namespace)}")
         self._user_namespace = user_namespace
         shared: dict[str, Any] = {"collection_prefix": collection_prefix, "auto_setup": auto_setup}
-        own_saver: dict[str, Any] = {"serde": serde, "ttl": thread_ttl, "metadata_indexes": (user_key,)}
+        own_saver: dict[str, Any] = {"serde": serde, "ttl": thread_ttl}
         own_saver |= checked_options("saver_options", saver_options, MongoSaver, SHARED_OPTIONS)
+        others = checked_keys("metadata_indexes", own_saver.get("metadata_indexes", ()))
+        own_saver["metadata_indexes"] = (user_key, *others)
         own_store: dict[str, Any] = {"index": index, "ttl": ttl}
         own_store |= checked_options("store_options", store_options, MongoStore, SHARED_OPTIONS)
         self.saver = MongoSaver(client, db_name, **shared, **own_saver)
@@ -143,40 +148,48 @@ class MongoMemory:
         await self.saver.asetup()
         await self.store.asetup()
 
-    def erase_user(self, user_id: str) -> Erased:
+    def erase_user(self, user_id: Identifier) -> Erased:
         """Delete every thread and every memory of a user, bypassing every grace. Can be repeated.
 
-        Threads are those whose metadata names the user: run graphs with ``{"configurable": {"user_id": ...}}``.
-        An id that is an int or a UUID is one with its string.
+        Threads are those that were ever put for the user, also where others had a part in them: run graphs with
+        ``{"configurable": {"user_id": ...}}``. An id that is an int, a UUID, an ObjectId or an enum is one with its
+        string. What was being put meanwhile is not shown, and is removed once the `grace` of the saver is over.
         """
         return self._drivers.run(self._erasing(user_id))
 
-    async def aerase_user(self, user_id: str) -> Erased:
+    async def aerase_user(self, user_id: Identifier) -> Erased:
         """Do what `erase_user` does."""
         return await self._drivers.arun(self._erasing(user_id))
 
-    def _erasing(self, user_id: str) -> Plan[Erased]:
+    def _erasing(self, user_id: Identifier) -> Plan[Erased]:
         namespace = self._namespace_of(user_id)
         return erase_user(self.saver._context(), self.store._context, self._user_key, user_id, namespace)
 
-    def _namespace_of(self, user_id: str) -> tuple[str, ...]:
+    def _namespace_of(self, user_id: Identifier) -> tuple[str, ...]:
         """Return the namespace of a user's memories.
 
         Raises:
             InvalidInputError: None can be: LangGraph's labels are not empty and hold no period.
         """
-        namespace = self._user_namespace(identifier("user_id", user_id))
+        user = identifier("user_id", user_id)
+        checked_user(user)
         try:
-            check_namespace(namespace, "user_namespace")
-        except ValueError as error:
+            namespace: Any = self._user_namespace(user)
+        except Exception as error:
+            raise InvalidInputError(f"user_namespace failed for user {shown(user)}: {shown(error)}") from error
+        try:
+            if not isinstance(namespace, tuple | list) or not namespace:
+                raise ValueError("a namespace is a tuple with one label at least")
+            check_namespace(tuple(namespace), "user_namespace")
+        except (ValueError, TypeError) as error:
             raise InvalidInputError(
-                f"the memories of user {user_id!r} cannot stand in the namespace {namespace!r} ({error}). Pass "
+                f"the memories of user {shown(user)} cannot stand in the namespace {shown(namespace)} ({error}). Pass "
                 "user_namespace= to say where they are, a name that no two users share and the nodes of the graph use, "
                 "e.g. lambda user_id: (user_id.encode().hex(),)"
             ) from error
-        return namespace
+        return tuple(namespace)
 
-    def export_user(self, user_id: str) -> Iterator[CheckpointTuple | Item]:
+    def export_user(self, user_id: Identifier) -> Iterator[CheckpointTuple | Item]:
         """Stream everything of a user: the checkpoints of every thread, newest first, then the memories.
 
         Whose they are is decided as by `erase_user`.
@@ -185,21 +198,21 @@ class MongoMemory:
             CorruptDataError: At the end, where threads do not say whose they are.
         """
         namespace = self._namespace_of(user_id)
-        threads, undecided = self._drivers.run(threads_of(self.saver._context(), self._user_key, user_id))
-        for thread in threads:
-            yield from self.saver.list({"configurable": {"thread_id": thread.thread_id}})
+        threads = self._drivers.run(threads_of(self.saver._context(), self._user_key, user_id))
+        for thread_id in threads.found:
+            yield from self.saver.list({"configurable": {"thread_id": thread_id}})
         after: str | None = None
         while page := self._drivers.run(items_behind(self.store._context, namespace, after, PAGE)):
             yield from (placed.item for placed in page if placed.item is not None)
             after = page[-1].id
-        check_decided(undecided)
+        check_decided(threads.undecided)
 
-    async def aexport_user(self, user_id: str) -> AsyncIterator[CheckpointTuple | Item]:
+    async def aexport_user(self, user_id: Identifier) -> AsyncIterator[CheckpointTuple | Item]:
         """Do what `export_user` does."""
         namespace = self._namespace_of(user_id)
-        threads, undecided = await self._drivers.arun(threads_of(self.saver._context(), self._user_key, user_id))
-        for thread in threads:
-            async for one in self.saver.alist({"configurable": {"thread_id": thread.thread_id}}):
+        threads = await self._drivers.arun(threads_of(self.saver._context(), self._user_key, user_id))
+        for thread_id in threads.found:
+            async for one in self.saver.alist({"configurable": {"thread_id": thread_id}}):
                 yield one
         after: str | None = None
         while page := await self._drivers.arun(items_behind(self.store._context, namespace, after, PAGE)):
@@ -207,4 +220,4 @@ class MongoMemory:
                 if placed.item is not None:
                     yield placed.item
             after = page[-1].id
-        check_decided(undecided)
+        check_decided(threads.undecided)

@@ -135,20 +135,27 @@ class MongomockCollection:
         return MongomockCursor(self.collection.find(filter, projection, sort=sort, limit=limit, skip=skip))
 
     def aggregate(self, pipeline: list[Any], **_options: Any) -> MongomockCursor:
-        *before, last = pipeline
-        if "$lookup" not in last:
-            return MongomockCursor(self.collection.aggregate(pipeline))
-        found = list(self.collection.aggregate(before))
-        return MongomockCursor(iter([self._joined(document, last["$lookup"]) for document in found]))
+        own = [stage for stage in pipeline if not stage.keys() & {"$lookup", "$unionWith"}]
+        found = list(self.collection.aggregate(own))
+        for stage in pipeline[len(own) :]:
+            found = self._joined(found, stage)
+        return MongomockCursor(iter(found))
 
-    def _joined(self, document: dict[str, Any], lookup: dict[str, Any]) -> dict[str, Any]:
-        """Join by a pipeline that equates a field with a variable, then limits: mongomock joins by fields only."""
-        match, limit = (stage for stage in lookup["pipeline"])
+    def _joined(self, found: list[dict[str, Any]], stage: dict[str, Any]) -> list[dict[str, Any]]:
+        """Join by a pipeline, which mongomock cannot: it joins by fields only."""
+        if union := stage.get("$unionWith"):
+            return [*found, *self.collection.database[union["coll"]].aggregate(union["pipeline"])]
+        lookup = stage["$lookup"]
+        return [{**document, lookup["as"]: self._looked_up(document, lookup)} for document in found]
+
+    def _looked_up(self, document: dict[str, Any], lookup: dict[str, Any]) -> list[dict[str, Any]]:
+        """Run a pipeline that begins with a match, in which a variable may be equated with a field."""
+        match, *rest = lookup["pipeline"]
         place = {field: value for field, value in match["$match"].items() if field != "$expr"}
-        field, variable = (operand.strip("$") for operand in match["$match"]["$expr"]["$eq"])
-        place[field] = document[lookup["let"][variable].strip("$")]
-        joined = self.collection.database[lookup["from"]].find(place, limit=limit["$limit"])
-        return {**document, lookup["as"]: list(joined)}
+        if equation := match["$match"].get("$expr"):
+            field, variable = (operand.strip("$") for operand in equation["$eq"])
+            place[field] = document[lookup["let"][variable].strip("$")]
+        return list(self.collection.database[lookup["from"]].aggregate([{"$match": place}, *rest]))
 
     def list_indexes(self) -> list[dict[str, Any]]:
         return list(self.collection.list_indexes())

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from mongomem.arguments import shown
 from mongomem.checkpoint.addresses import identifier
+from mongomem.checkpoint.binding import BEGAN
 from mongomem.checkpoint.context import Context as SaverContext
 from mongomem.checkpoint.documents import THREAD
-from mongomem.checkpoint.metadata import LARGEST_INTEGER, contains
-from mongomem.checkpoint.reading import newest_metadata
+from mongomem.checkpoint.identity import TOO_MANY, identity, member
+from mongomem.checkpoint.reading import names_in_truth
 from mongomem.checkpoint.removing import delete_thread
-from mongomem.checkpoint.thread_list import Listing, Thread, listing
-from mongomem.commands import Find
-from mongomem.errors import CorruptDataError, MongomemError
+from mongomem.checkpoint.thread_list import behind_document, is_named, named_conditions, read_listed, thread_page
+from mongomem.checkpoint.threads import opened_name_key, read_members
+from mongomem.checkpoint.tombstones import remove_tombstones
+from mongomem.commands import Document, Find
+from mongomem.errors import CorruptDataError, InvalidInputError, MongomemError
 from mongomem.store.context import Context as StoreContext
 from mongomem.store.writing import delete_namespace
 
 PAGE = 200
-"""How many threads are named at a time."""
+"""How many threads are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +33,8 @@ class Erased:
     Attributes:
         threads: The ids of the threads.
         memories: How many memories.
-        undecided: The ids of threads that do not say whose they are, because their metadata cannot be read: they are
-            damaged, or encrypted under another key. They are still there.
+        undecided: The ids of threads that do not say whose they are, because they cannot be read: they are damaged,
+            or encrypted under another key. They are still there.
     """
 
     threads: list[str]
@@ -39,49 +42,45 @@ class Erased:
     undecided: list[str] = field(default_factory=list)
 
 
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
-"""Integers as ``str`` writes them, up to a few more than BSON holds."""
+@dataclass(frozen=True, slots=True)
+class UserThreads:
+    """The ids of the threads of a user, and of those that do not say whose they are; in order and each once."""
+
+    found: dict[str, None] = field(default_factory=dict)
+    undecided: dict[str, None] = field(default_factory=dict)
 
 
-def forms_of(user_id: object) -> list[str | int]:
-    """Return every form in which metadata may hold a user id: the string, and the integer that it is the string of.
+def checked_user(user_id: object) -> str:
+    """Return the string that a user is known by.
 
-    Metadata keeps the type that the config had, so that one user may stand there as 7 and as "7".
+    Raises:
+        InvalidInputError: It identifies nobody.
     """
-    text = identifier("user_id", user_id)
-    number = int(text) if _INTEGER.fullmatch(text) else LARGEST_INTEGER + 1
-    return [text, number] if abs(number) <= LARGEST_INTEGER else [text]
+    text = identity(identifier("user_id", user_id))
+    if text is None:
+        raise InvalidInputError(f"user_id identifies nobody: {shown(user_id)}")
+    return text
 
 
-async def threads_of(
-    context: SaverContext, user_key: str, user_id: object, *, ended: bool = False
-) -> tuple[list[Thread], list[str]]:
-    """Return every thread of a user, and the ids of those that do not say whose; with `ended` also expired ones.
+async def threads_of(context: SaverContext, user_key: str, user_id: object, *, ended: bool = False) -> UserThreads:
+    """Return every thread that a user has had a part in; with `ended` also expired ones.
 
-    Where not all metadata stands readable, every thread is looked at, and those that name no user are asked for the
-    truth, one after the other: that takes long, and misses nobody, however their metadata stood once.
+    Most thread documents say it by an index. Digests are compared thread by thread; and of threads that were not always
+    put with `user_key` as an identity key, every checkpoint is asked, which takes long and misses nobody.
     """
-    wanted: list[dict[str, Any]] = [{user_key: form} for form in forms_of(user_id)]
-    found: dict[str, Thread] = {}
-    undecided: list[str] = []
-    if context.clear_metadata is None:
-        for one in wanted:
-            listed = await _all_threads(context, one, ended=ended)
-            found |= {thread.thread_id: thread for thread in listed.threads}
-            undecided += listed.damaged
-        return list(found.values()), undecided
-    listed = await _all_threads(context, {}, ended=ended)
-    undecided += listed.damaged
-    for thread in listed.threads:
-        try:
-            if await _is_of(context, thread, user_key, wanted):
-                found[thread.thread_id] = thread
-        except MongomemError:
-            undecided.append(thread.thread_id)
-    return list(found.values()), undecided
+    text = checked_user(user_id)
+    threads = UserThreads()
+    members = f"members.{user_key}"
+    for conditions in (named_conditions(user_key, text), [{members: {"$gte": b""}}], [{members: {"$exists": False}}]):
+        behind: Document = {"updated_at": {"$gt": BEGAN}}
+        while page := await thread_page(context, conditions, behind, PAGE, ended=ended):
+            for document in page:
+                await _decide(context, document, user_key, text, threads)
+            behind = behind_document(page[-1])
+    return threads
 
 
-def check_decided(undecided: Sequence[str]) -> None:
+def check_decided(undecided: Collection[str]) -> None:
     """Say that an answer may lack something.
 
     Raises:
@@ -91,26 +90,40 @@ def check_decided(undecided: Sequence[str]) -> None:
         raise CorruptDataError(f"these threads cannot be read, and so may be of that user too: {list(undecided)}")
 
 
-async def _all_threads(context: SaverContext, filter: dict[str, Any], *, ended: bool) -> Listing:
-    page = await listing(context, filter, PAGE, None, ended=ended)
-    found, damaged = list(page.threads), list(page.damaged)
-    while len(page.threads) == PAGE:
-        page = await listing(context, filter, PAGE, page.threads[-1], ended=ended)
-        found, damaged = found + page.threads, damaged + page.damaged
-    return Listing(found, damaged)
+async def _decide(context: SaverContext, document: Document, key: str, text: str, threads: UserThreads) -> None:
+    """Sort a thread in: it is of the user, or of others, or does not say."""
+    thread_id = str(document.get("thread_id"))
+    if thread_id in threads.found:
+        return
+    try:
+        if await _is_of(context, document, key, text):
+            threads.found[thread_id] = None
+    except MongomemError:
+        threads.undecided[thread_id] = None
 
 
-async def _is_of(context: SaverContext, thread: Thread, user_key: str, wanted: Sequence[dict[str, Any]]) -> bool:
-    """Say whether a thread is one of those wanted: by its readable metadata, or by the truth where that has no user."""
-    metadata: Mapping[str, Any] | None = thread.metadata
-    if user_key not in thread.metadata:
-        metadata = await newest_metadata(context, thread.thread_id, user_key)
-    return any(contains(metadata, one) for one in wanted)
+async def _is_of(context: SaverContext, document: Document, key: str, text: str) -> bool:
+    """Decide whether a thread was ever put for a user.
+
+    Raises:
+        MongomemError: It cannot be read.
+    """
+    thread_id = read_listed(document).thread_id
+    if is_named(document, key, text):
+        return True
+    members = read_members(document).get(key)
+    if members is not None:
+        secret = opened_name_key(context, thread_id, document)
+        if any(member(text, one, is_clear=False) in members for one in (b"", secret)):
+            return True
+        if TOO_MANY not in members:
+            return False
+    return await names_in_truth(context, thread_id, document.get("epoch"), {key: text})
 
 
 async def _finish_deletions(context: SaverContext) -> None:
-    """Finish what deletions have left: of a thread without checkpoints nothing says any more whose it was."""
-    unfinished = {"type": THREAD, "deleted_at": {"$ne": None}, "updated_at": {"$ne": None}}
+    """Finish deletions that broke off: of a thread without checkpoints nothing says any more whose it was."""
+    unfinished = {"type": THREAD, "deleted_at": {"$gt": BEGAN}, "updated_at": {"$ne": None}}
     for document in await Find(context.checkpoints, unfinished, {"thread_id": 1}):
         await delete_thread(context, document["thread_id"])
 
@@ -118,12 +131,15 @@ async def _finish_deletions(context: SaverContext) -> None:
 async def erase_user(
     saver: SaverContext, store: StoreContext, user_key: str, user_id: object, namespace: tuple[str, ...]
 ) -> Erased:
-    """Delete every thread and every memory of a user, at once and without any grace; then forget all caches."""
-    found, undecided = await threads_of(saver, user_key, user_id, ended=True)
-    for thread in found:
-        await delete_thread(saver, thread.thread_id)
-    if saver.clear_metadata is not None:
-        await _finish_deletions(saver)
+    """Delete every thread and every memory of a user at once, and finish deletions that broke off; forget all caches.
+
+    What was under way is not shown, and goes with the tombstones of the threads once their grace is over.
+    """
+    threads = await threads_of(saver, user_key, user_id, ended=True)
+    for thread_id in threads.found:
+        await delete_thread(saver, thread_id)
+    await _finish_deletions(saver)
+    await remove_tombstones(saver)
     memories: Any = await delete_namespace(store, namespace)
     saver.state.forget_all()
-    return Erased([thread.thread_id for thread in found], int(memories), undecided)
+    return Erased(list(threads.found), int(memories), list(threads.undecided))

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
+import sys
 from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
 from pymongo import MongoClient
+
+if sys.version_info < (3, 11):
+    collect_ignore = ["test_clients_deepagents.py"]  # deepagents is for Python 3.11 and newer
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +25,22 @@ def mongo_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     with LocalServer(data_dir=tmp_path_factory.mktemp("mongod")) as server:
         yield server.uri
+
+
+@pytest.fixture
+def no_uri(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tests of the local server start one, even where the others use a server elsewhere."""
+    monkeypatch.delenv("MONGODB_URI", raising=False)
+
+
+@pytest.fixture
+def free_ports() -> list[int]:
+    """Three ports of this machine on which nothing listens."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,73 @@ DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "t
 
 Body = dict[str, Any]
 
+REFUSALS: dict[str, tuple[int, Any]] = {
+    "DashScope": (
+        400,
+        {
+            "error": {
+                "message": "<400> InternalError.Algo.InvalidParameter: Value error, batch size is invalid, "
+                "it should not be larger than {most}.: input.contents",
+                "type": "InvalidParameter",
+                "param": None,
+                "code": "InvalidParameter",
+            }
+        },
+    ),
+    "TEI": (422, {"error": "batch size {count} > maximum allowed batch size {most}", "error_type": "Validation"}),
+    "TEI as OpenAI": (413, {"message": "batch size {count} > maximum allowed batch size {most}", "type": "Validation"}),
+    "SiliconFlow": (400, {"code": 20042, "message": "input batch size {count} > maximum allowed batch size {most}"}),
+    "Cohere": (400, {"message": "invalid request: total number of texts must be at most {most} - received {count}"}),
+    "vLLM": (
+        400,
+        {
+            "object": "error",
+            "message": "[{{'type': 'too_long', 'loc': ('body', 'input', 'list[str]'), 'msg': "
+            "'List should have at most {most} items after validation, not {count}'}}]",
+            "type": "BadRequestError",
+            "param": None,
+            "code": 400,
+        },
+    ),
+    "Mistral": (
+        422,
+        {
+            "error": {
+                "message": "Value should have at most {most} items after validation, not {count}",
+                "type": "invalid_request_error",
+                "param": "input",
+                "code": "array_above_max_length",
+            }
+        },
+    ),
+    "Azure": (
+        400,
+        {
+            "error": {
+                "message": "Too many inputs. The max number of inputs is {most}.  We hope to increase the number of "
+                "inputs per request soon.",
+                "type": "invalid_request_error",
+                "param": None,
+                "code": None,
+            }
+        },
+    ),
+    "Gemini": (
+        400,
+        [
+            {
+                "error": {
+                    "code": 400,
+                    "message": "* BatchEmbedContentsRequest.requests: at most {most} requests can be in one batch\n",
+                    "status": "INVALID_ARGUMENT",
+                }
+            }
+        ],
+    ),
+    "a proxy": (413, "<html><head><title>413 Request Entity Too Large</title></head></html>"),
+}
+"""What servers answer to more texts than they take: status and body, as users of them reported."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
@@ -44,9 +111,9 @@ class RecordedRequest:
 class RefusedError(Exception):
     """What the server answers with an error status."""
 
-    def __init__(self, status: int, message: str, code: str | None = None) -> None:
+    def __init__(self, status: int, message: str, code: str | None = None, body: Any = None) -> None:
         super().__init__(message)
-        self.status, self.code = status, code
+        self.status, self.body = status, _error(message, code) if body is None else body
 
 
 def say_what_was_said(messages: list[Body]) -> str:
@@ -62,6 +129,7 @@ class OpenAIServer:
         requests: Everything that was asked, oldest first.
         reply: Messages of a chat to the assistant's answer.
         wrong_dimensions: Size of the vectors, whatever was asked for.
+        most_inputs: How many texts a request may hold, and in whose words more are refused: a key of `REFUSALS`.
         delay: Seconds before every answer.
     """
 
@@ -69,6 +137,7 @@ class OpenAIServer:
         self.requests: list[RecordedRequest] = []
         self.reply = reply
         self.wrong_dimensions: int | None = None
+        self.most_inputs: tuple[int, str] | None = None
         self.delay = 0.0
         self._failures: list[tuple[int, str]] = []
         self._lock = threading.Lock()
@@ -93,7 +162,12 @@ class OpenAIServer:
         """Answer the next requests with an error status; the client is told to come back soon."""
         self._failures += [(status, str(retry_after_ms))] * times
 
-    def answer(self, request: RecordedRequest) -> tuple[int, dict[str, str], Body]:
+    @property
+    def sizes(self) -> list[int]:
+        """How many texts each request for embeddings held."""
+        return [len(request.body["input"]) for request in self.requests if "input" in request.body]
+
+    def answer(self, request: RecordedRequest) -> tuple[int, dict[str, str], Any]:
         """Give status, headers and body for one request."""
         with self._lock:
             self.requests.append(request)
@@ -104,7 +178,7 @@ class OpenAIServer:
         try:
             return 200, {}, self._answer(request)
         except RefusedError as refused:
-            return refused.status, {}, _error(str(refused), refused.code)
+            return refused.status, {}, refused.body
 
     def _answer(self, request: RecordedRequest) -> Body:
         if not request.headers.get("authorization", "").startswith("Bearer "):
@@ -117,6 +191,7 @@ class OpenAIServer:
 
     def _embed(self, body: Body) -> Body:
         texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+        self._check_count(len(texts))
         tokens = _checked_tokens(texts)
         dims = body.get("dimensions") or DIMENSIONS.get(body["model"], 1536)
         if "dimensions" in body and not body["model"].startswith("text-embedding-3"):
@@ -126,6 +201,12 @@ class OpenAIServer:
         data = [{"object": "embedding", "index": i, "embedding": encode(vector)} for i, vector in enumerate(vectors)]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": data, "model": body["model"], "usage": usage}
+
+    def _check_count(self, count: int) -> None:
+        most, who = self.most_inputs or (count, "")
+        if count > most:
+            status, body = REFUSALS[who]
+            raise RefusedError(status, "", body=_filled(body, count=count, most=most))
 
     def _chat(self, body: Body) -> Body:
         if body.get("stream"):
@@ -151,9 +232,10 @@ def _handler_of(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             headers = {name.lower(): value for name, value in self.headers.items()}
             status, extra, answer = server.answer(RecordedRequest(self.path, headers, body))
-            payload = json.dumps(answer).encode()
+            kind = "text/html" if isinstance(answer, str) else "application/json"
+            payload = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
             self.send_response(status)
-            for name, value in {**extra, "content-type": "application/json", "content-length": len(payload)}.items():
+            for name, value in {**extra, "content-type": kind, "content-length": len(payload)}.items():
                 self.send_header(name, str(value))
             self.end_headers()
             self.wfile.write(payload)
@@ -185,6 +267,15 @@ def _tokens(text: str) -> int:
 
 def _base64(vector: list[float]) -> str:
     return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+
+def _filled(body: Any, **numbers: int) -> Any:
+    """Put numbers into every text of a body."""
+    if isinstance(body, dict):
+        return {name: _filled(value, **numbers) for name, value in body.items()}
+    if isinstance(body, list):
+        return [_filled(value, **numbers) for value in body]
+    return body.format(**numbers) if isinstance(body, str) else body
 
 
 def _error(message: str, code: str | None) -> Body:

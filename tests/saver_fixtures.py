@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import mongomock
 from pymongo import AsyncMongoClient, MongoClient
 
 from mongomem.checkpoint.saver import MongoSaver
+from mongomem.drivers import Concerns, drivers_for
 
-KINDS = ("blocking", "threaded", "awaiting", "mongomock")
-"""MongoClient called sync, MongoClient called async, AsyncMongoClient, mongomock called sync."""
+KINDS = ("blocking", "threaded", "awaiting", "bridging", "mongomock")
+"""MongoClient called sync and async; AsyncMongoClient called async, and sync from beside its loop; mongomock sync."""
 
 
 class Calls:
@@ -34,6 +37,36 @@ class Calls:
         return list(self.target.list(*args, **kwargs))
 
 
+@contextmanager
+def loop_in_thread() -> Iterator[Any]:
+    """Run an event loop in a thread of its own; yield what has a coroutine run there and is awaited here."""
+    loop = asyncio.new_event_loop()
+
+    def turn() -> None:
+        loop.run_forever()
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+    thread = threading.Thread(target=turn, name="loop")
+    thread.start()
+    try:
+        yield lambda coroutine: asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+async def client_used_here(uri: str) -> Any:
+    """Make a client that belongs to the loop that runs here."""
+
+    async def use() -> None:
+        """Do nothing, as the first plan of the client."""
+
+    client: Any = AsyncMongoClient(uri)
+    await drivers_for(client, "d", Concerns()).arun(use())
+    return client
+
+
 @asynccontextmanager
 async def client_of(kind: str, uri: str) -> AsyncIterator[Any]:
     """Open a client of a kind."""
@@ -42,6 +75,13 @@ async def client_of(kind: str, uri: str) -> AsyncIterator[Any]:
     elif kind == "awaiting":
         async with AsyncMongoClient(uri) as client:
             yield client
+    elif kind == "bridging":
+        with loop_in_thread() as run:
+            client = await run(client_used_here(uri))
+            try:
+                yield client
+            finally:
+                await run(client.close())
     else:
         with MongoClient(uri) as client:
             yield client

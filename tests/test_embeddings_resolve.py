@@ -40,10 +40,11 @@ class WordEmbeddings(DeterministicFakeEmbedding):
     model: str = ""
 
 
-def test_fingerprints_name_the_model() -> None:
+def test_fingerprints_name_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def fingerprint(embed: Any) -> str:
         return resolve_embedder(embed, dims=None).fingerprint
 
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert fingerprint(SMALL) == "openai:text-embedding-3-small"
     assert fingerprint("local") == fingerprint("local:wordllama") == "local:wordllama-256"
     assert fingerprint(words_async) == "function:test_embeddings_resolve.words_async"

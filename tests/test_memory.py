@@ -22,9 +22,10 @@ from pymongo.errors import AutoReconnect
 
 from bag_of_words import bag_of_words
 from mongomem import ConfigurationError, CorruptDataError, InvalidInputError, MongoMemory, MongoSaver, UsageError
+from mongomem.checkpoint.identity import forms_of, identity
 from mongomem.commands import DeleteMany
 from mongomem.drivers import Concerns
-from mongomem.users import PAGE, forms_of
+from mongomem.users import PAGE
 from saver_fixtures import KINDS, Calls, client_of
 
 INDEX: Any = {"embed": bag_of_words(64), "dims": 64, "fields": ["text"]}
@@ -182,7 +183,7 @@ async def test_a_user_id_is_one_with_its_string(kind_and_memory: Any, stored: An
     ],
 )
 def test_forms_of_a_user_id(user_id: Any, forms: list[Any]) -> None:
-    assert forms_of(user_id) == forms
+    assert forms_of(identity(user_id) or "") == forms
 
 
 @pytest.mark.parametrize("wrong", [None, True, 7.0, b"7", ("7",), {"$ne": None}])
@@ -269,15 +270,17 @@ def test_erasing_encrypted_threads_can_be_repeated(
 
 
 @pytest.mark.parametrize("options", [{}, {"serde": SECRET}, {"serde": SECRET, "saver_options": WITH_USERS}])
-def test_a_thread_belongs_to_whom_it_was_put_for_last(
-    mongo_client: MongoClient, database_name: str, options: dict[str, Any]
+@pytest.mark.parametrize("asked", ["ada", "grace"])
+def test_a_thread_belongs_to_everybody_whom_it_was_put_for(
+    mongo_client: MongoClient, database_name: str, options: dict[str, Any], asked: str
 ) -> None:
     memory = MongoMemory(mongo_client, database_name, **options)
-    for user in ("ada", "grace", None):
+    for user in ("ada", "grace", None, "ada", None):
         put_for(memory.saver, user, "shared")
+    put_for(memory.saver, "bob", "other")
     mongo_client[database_name].mongomem_checkpoints.update_many({"type": "checkpoint"}, {"$set": {"hidden": True}})
-    assert memory.erase_user("ada").threads == []
-    assert memory.erase_user("grace").threads == ["shared"]
+    assert memory.erase_user("eve").threads == []
+    assert memory.erase_user(asked).threads == ["shared"]
 
 
 def test_the_namespace_that_is_suggested_is_of_one_user(database_name: str) -> None:

@@ -147,6 +147,11 @@ def copied(world: World) -> None:
     assert [one.pending_writes for one in found] == [one.pending_writes for one in world.before]
 
 
+def labelled(world: World) -> None:
+    unharmed(world)
+    assert world.saver().list_threads(limit=5)[0].metadata["title"] == "Tea"
+
+
 def parent_of(world: World) -> Any:
     return world.configs[-1]
 
@@ -166,7 +171,12 @@ SCENARIOS: dict[str, Scenario] = {
     "get": Scenario(lambda world, saver: saver.get(config_of(world.thread)), unharmed, unharmed),
     "get_tuple": Scenario(lambda world, saver: saver.get_tuple(config_of(world.thread)), unharmed, unharmed),
     "list": Scenario(lambda world, saver: list(saver.list(config_of(world.thread))), unharmed, unharmed),
-    "list_threads": Scenario(lambda world, saver: saver.list_threads(limit=5), unharmed, unharmed),
+    "list_threads": Scenario(
+        lambda world, saver: saver.list_threads(limit=5, count_checkpoints=True), unharmed, unharmed
+    ),
+    "update_thread": Scenario(
+        lambda world, saver: saver.update_thread(world.thread, {"title": "Tea"}), unharmed, labelled
+    ),
     "get_delta_channel_history": Scenario(
         lambda world, saver: saver.get_delta_channel_history(config=parent_of(world), channels=["messages"]),
         unharmed,

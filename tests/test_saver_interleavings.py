@@ -80,7 +80,10 @@ class World:
         }
 
     def saver(self) -> MongoSaver:
-        return MongoSaver(self.client, "d", grace=GRACE, clock=self.clock, auto_setup=False)
+        saver = MongoSaver(self.client, "d", grace=GRACE, clock=self.clock, auto_setup=False)
+        # A process that has looked at its collections, and for tombstones: else every order of that would be tried too.
+        saver._state.is_ours, saver._state.tombstones_looked_for_at = True, self.clock.now
+        return saver
 
 
 class Process:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -253,7 +254,7 @@ async def test_delete_namespace_takes_what_is_below_and_nothing_else(store: Call
 
 # --- what is refused -------------------------------------------------------------------------------
 
-HOSTILE = [{"$ne": None}, {"$gt": ""}, __import__("re").compile("x"), ["a"], b"a", 1, None, 1.5]
+HOSTILE = [{"$ne": None}, {"$gt": ""}, __import__("re").compile("x"), [1], b"a", 1, None, 1.5]
 
 
 async def test_hostile_arguments_touch_no_document(store: Calls) -> None:
@@ -281,7 +282,7 @@ async def refuse_everywhere(store: Calls, bad: Any) -> None:
         ("get", (NS, "k"), {"refresh_ttl": bad if bad is not None else 1}),
         ("search", (NS,), {"limit": bad if bad != 1 else True}),
         ("search", (NS,), {"offset": bad if bad != 1 else -1}),
-        ("put", (NS, "k", {"n": 2}), {"index": bad if bad not in (None, ["a"]) else [1]}),
+        ("put", (NS, "k", {"n": 2}), {"index": bad if bad is not None else 1}),
         ("put", (NS, "k", {"n": 2}), {"ttl": bad if bad not in (None, 1, 1.5) else 0}),
     ):
         with pytest.raises((TypeError, ValueError)):
@@ -409,8 +410,11 @@ async def test_numbers_without_bound_are_answered_or_refused(store: Calls) -> No
 
 async def test_names_longer_than_any_document_are_refused(store: Calls) -> None:
     long = "k" * 6 * 2**20
-    with pytest.raises(UnstorableValueError, match="16 MB"):
-        await store("put", NS, long, {"text": "x" * 9 * 2**20})
+    for namespace, key in ((NS, long), (("u", "y" * 2**20), "k"), (tuple("x" * 1_500), "k")):
+        with pytest.raises(UnstorableValueError, match="indexes"):
+            await store("put", namespace, key, {"text": "x"})
+    await store("put", NS, "k" * 2**19, {"text": "x"})
+    await store("put", tuple("x" * 900), "k", {"text": "x"})
     for name, *arguments in (("get",), ("delete",), ("put", {})):
         with pytest.raises(InvalidInputError, match="longer"):
             await store(name, NS, 3 * long, *arguments)
@@ -419,3 +423,40 @@ async def test_names_longer_than_any_document_are_refused(store: Calls) -> None:
     with pytest.raises(InvalidNamespaceError, match="longer"):
         await store("search", ("u", long))
     assert await store("get", NS, long) is None
+
+
+async def test_a_list_is_a_namespace_and_comes_back_as_a_tuple(store: Calls) -> None:
+    await store("put", ["users", "u1"], "k", {"n": 1})
+    await store("batch", [PutOp(["users", "u2"], "k", {"n": 2}), PutOp(["users", "u3"], "k", None)])  # type: ignore[arg-type]
+    assert (await store("get", ["users", "u1"], "k")).namespace == ("users", "u1")
+    assert (await store("get", ("users", "u1"), "k")).value == {"n": 1}
+    assert sorted(item.namespace for item in await store("search", ["users"])) == [("users", "u1"), ("users", "u2")]
+    assert await store("list_namespaces", prefix=["users"], suffix=["u2"]) == [("users", "u2")]
+    assert await store("list_namespaces", prefix=[]) == [("users", "u1"), ("users", "u2")]
+    conditions: Any = [MatchCondition("prefix", ["*", "u1"])]  # type: ignore[arg-type]
+    assert await store("batch", [ListNamespacesOp(conditions)]) == [[("users", "u1")]]
+    await store("delete", ["users", "u1"], "k")
+    assert await store("get", ("users", "u1"), "k") is None
+    assert await store("delete_namespace", ["users"]) == 1
+    for bad in ([], ["langgraph"], ["a.b"], [""], [1]):
+        with pytest.raises(InvalidNamespaceError):
+            await store("put", bad, "k", {})
+
+
+async def test_a_namespace_is_taken_as_it_is_now(store: Calls) -> None:
+    labels = ["users", "u1"]
+    op: Any = PutOp(labels, "k", {"n": 1})  # type: ignore[arg-type]
+    await store("batch", [op])
+    labels.append("x")
+    assert [item.namespace for item in await store("search", ())] == [("users", "u1")]
+
+
+async def test_values_of_enums_are_what_they_are_equal_to(store: Calls) -> None:
+    class Color(str, enum.Enum):
+        RED = "red"
+
+    await store("put", (Color.RED,), Color.RED, {Color.RED: Color.RED})
+    item = await store("get", ("red",), "red")
+    assert (item.namespace, item.key, item.value) == (("red",), "red", {"red": "red"})
+    assert type(item.value["red"]) is str
+    assert keys(await store("search", ("red",), filter={"red": Color.RED})) == ["red"]

@@ -348,7 +348,7 @@ def expression_is_said(found: list[Any], name: str, operand: Any) -> bool:
 
 
 @given(filters, values)
-@settings(max_examples=1_000)
+@settings(max_examples=500)
 def test_filters_mean_what_is_said(filter: dict[str, Any], value: dict[str, Any]) -> None:
     assert is_match(filter, value) == is_said(filter, value)
 

@@ -117,11 +117,25 @@ def _enter(control: int, token: str, timeout: float) -> Lease:
     connection = socket.create_connection((HOST, control), timeout)
     try:
         connection.sendall(f"{token}\n".encode())
-        answer = json.loads(read_line(connection) or b'{"exit": null}')
-        if "exit" in answer:
-            raise MongodExitedError(answer["exit"])
+        port, pid = _read_answer(read_line(connection))
         connection.settimeout(None)
-        return Lease(connection, answer["port"], answer["pid"])
+        return Lease(connection, port, pid)
     except BaseException:
         connection.close()
         raise
+
+
+def _read_answer(line: bytes) -> tuple[int, int]:
+    """Read port and pid of mongod.
+
+    Raises:
+        MongodExitedError: The supervisor says so; or another program, which took its port, says whatever it says.
+    """
+    try:
+        answer = json.loads(line)
+        code, port, pid = (answer.get(name) for name in ("exit", "port", "pid"))
+    except (ValueError, AttributeError):
+        raise MongodExitedError(None) from None
+    if type(port) is not int or type(pid) is not int:
+        raise MongodExitedError(code if type(code) is int else None)
+    return port, pid

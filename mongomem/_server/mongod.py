@@ -89,6 +89,8 @@ _CAUSES = tuple(
         r"version `GLIBC": f"this system is too old for this mongod: install a MongoDB made for it, {_ELSEWHERE}",
         r"Exec format error|Bad CPU type": f"this mongod is for other machines: install MongoDB, {_ELSEWHERE}",
         r"No space left on device": "the disk is full",
+        r"permissions on \S+ are too open": "the file system of the data directory keeps no permissions, and so "
+        "no secrets: name a directory on another one in MONGOMEM_DATA_DIR",
         r"DBPathInUse|Unable to (lock|create/open)": "another mongod uses the data directory, or it cannot be written: "
         "stop that one, or name another directory in MONGOMEM_DATA_DIR",
         r"WT_TRY_SALVAGE|is corrupted|metadata corruption": "the data files are damaged: restore them, run mongod once "

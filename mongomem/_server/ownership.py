@@ -144,8 +144,8 @@ else:
     def _check_opened(path: str, descriptor: int, flags: int) -> None:
         status = os.fstat(descriptor)
         _check_file(path, status)
-        if status.st_mode & _WRITE_OF_OTHERS and flags & os.O_ACCMODE == os.O_RDONLY:
-            raise UntrustedPathError(f"others can write to {path}: delete it")
+        if flags & os.O_ACCMODE == os.O_RDONLY:
+            _check_writers(path, status)
         if status.st_mode & _OTHERS:
             os.fchmod(descriptor, stat.S_IRUSR | stat.S_IWUSR)
 
@@ -176,11 +176,11 @@ else:
         if status.st_mode & stat.S_IWGRP:  # of a group of one, by a umask of 002
             directory.chmod(stat.S_IMODE(status.st_mode) & ~_WRITE_OF_OTHERS)
 
-    def _check_writers(directory: Path, status: os.stat_result) -> None:
+    def _check_writers(path: os.PathLike[str] | str, status: os.stat_result) -> None:
         if status.st_mode & stat.S_IWOTH:
-            raise UntrustedPathError(f"everybody can write to {directory}")
+            raise UntrustedPathError(f"everybody can write to {os.fspath(path)}")
         if status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid):
-            raise UntrustedPathError(f"group {status.st_gid} can write to {directory}")
+            raise UntrustedPathError(f"group {status.st_gid} can write to {os.fspath(path)}")
 
     def _is_own_group(group: int) -> bool:
         """Tell whether no other user than this one and root is known to be in a group."""

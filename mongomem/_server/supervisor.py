@@ -22,6 +22,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -68,8 +69,11 @@ class _Users:
     def admit_all(self, listener: socket.socket) -> None:
         """Accept users for ever."""
         while True:
-            connection, _ = listener.accept()
-            threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
+            try:
+                connection, _ = listener.accept()
+                threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
+            except (OSError, RuntimeError):  # no descriptor, or no thread, while strangers hold too many
+                time.sleep(0.1)
 
     def _admit(self, connection: socket.socket) -> None:
         if _is_user(connection, self.token) and self.enter(connection):

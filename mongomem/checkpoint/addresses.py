@@ -8,12 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from numbers import Integral
+from typing import Any, TypeAlias
 from uuid import UUID
 
+from bson import ObjectId
 from langchain_core.runnables import RunnableConfig
 
+from mongomem.arguments import checked_text, shown
 from mongomem.errors import InvalidInputError
+
+LONGEST_IDENTIFIER = 65_536
+"""In characters. An identifier stands on every document of its thread, and none may come near the 16 MB of one."""
+
+
+Identifier: TypeAlias = str | int | UUID | ObjectId | Enum
+"""What names a user or a thread: a string, or what stands for one (`text_of`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +54,41 @@ class Address:
         return f"checkpoint {self.checkpoint_id!r} of thread {self.thread_id!r}{namespace}"
 
 
-def identifier(name: str, value: object) -> str:
-    """Return `value` as the string that is stored.
+def text_of(value: object) -> str | None:
+    """Return the string that an identifier of any kind stands for; None for what is no identifier.
 
-    Strings pass; ints and UUIDs become strings, so that ``thread_id=7`` and ``"7"`` are one thread.
+    Strings, integers (also NumPy's), UUIDs and ObjectIds identify, and so does an enum whose value is one of these:
+    by its value, whatever its ``str`` is on this version of Python. True and 1.0 do not.
+    """
+    if type(value) is str:
+        return value
+    if isinstance(value, Enum):
+        return None if isinstance(value.value, Enum) else text_of(value.value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, UUID | ObjectId):
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        return None
+    try:
+        return str(int(value))
+    except ValueError:  # more digits than sys.set_int_max_str_digits() allows
+        return None
+
+
+def identifier(name: str, value: object) -> str:
+    """Return `value` as the string that is stored: ``thread_id=7`` and ``"7"`` are one thread.
 
     Raises:
-        InvalidInputError: For any other type, and for a string that is not valid Unicode.
+        InvalidInputError: It is no identifier (`text_of`), no valid Unicode, or longer than `LONGEST_IDENTIFIER`.
     """
-    if isinstance(value, bool) or not isinstance(value, str | int | UUID):
-        raise InvalidInputError(f"{name} must be a string, not {type(value).__name__}: {value!r:.80}")
-    text = str(value)
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInputError(f"{name} is not valid Unicode: {value!r:.80}") from error
-    return text
+    text = text_of(value)
+    if text is None:
+        kinds = "or an int, a UUID, an ObjectId or an enum of these"
+        raise InvalidInputError(f"{name} must be a string, {kinds}, not {type(value).__name__}: {shown(value)}")
+    if len(text) > LONGEST_IDENTIFIER:
+        raise InvalidInputError(f"{name} has more than {LONGEST_IDENTIFIER} characters: {shown(text)}")
+    return checked_text(name, text)
 
 
 def channel_name(value: object) -> str:
@@ -68,13 +98,14 @@ def channel_name(value: object) -> str:
         InvalidInputError: It is no string, empty, or not valid Unicode.
     """
     if not isinstance(value, str) or not value:
-        raise InvalidInputError(f"the name of a channel is a string that is not empty, not {value!r:.80}")
+        raise InvalidInputError(f"the name of a channel is a string that is not empty, not {shown(value)}")
     return identifier("channel", value)
 
 
 def optional_identifier(name: str, value: object) -> str | None:
     """Return `value` as the string that is stored; None and the empty string mean that it is not given."""
-    return None if value is None or value == "" else identifier(name, value)
+    text = None if value is None else identifier(name, value)
+    return text or None
 
 
 def configurable(config: object) -> Mapping[str, Any]:
@@ -96,6 +127,6 @@ def address_of(config: RunnableConfig) -> Address:
         raise InvalidInputError('config has no thread_id: pass {"configurable": {"thread_id": ...}}')
     return Address(
         identifier("thread_id", part["thread_id"]),
-        identifier("checkpoint_ns", part.get("checkpoint_ns") or ""),
+        optional_identifier("checkpoint_ns", part.get("checkpoint_ns")) or "",
         optional_identifier("checkpoint_id", part.get("checkpoint_id")),
     )

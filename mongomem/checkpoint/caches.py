@@ -8,7 +8,7 @@ stale entry costs a second attempt and never a wrong document.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from mongomem.checkpoint.addresses import Address
@@ -16,6 +16,7 @@ from mongomem.checkpoint.bounded import BoundedCache
 from mongomem.checkpoint.chunks import Known, Stored
 from mongomem.checkpoint.damage import Damage
 from mongomem.checkpoint.documents import thread_key
+from mongomem.checkpoint.identity import Members
 from mongomem.checkpoint.messages import MessageMemo
 
 
@@ -29,6 +30,8 @@ class ThreadState:
         stamped_at: When all of its documents were last stamped for their expiry: none is older.
         name_key: What chunk names are keyed with; empty unless values are encrypted.
         begins: Whether the next put begins a life of the thread.
+        members: Whom the thread was put for, by the identity keys that it has been put under since its life began;
+            under others the checkpoints alone know.
         is_short: Whether its state was short when it was last put, so that nothing of it is packed.
     """
 
@@ -38,6 +41,11 @@ class ThreadState:
     name_key: bytes = b""
     begins: bool = False
     is_short: bool = False
+    members: Members = field(default_factory=dict)
+
+    def weight(self) -> int:
+        """Return about how many bytes it holds, beyond what every state does."""
+        return len(self.name_key) + 100 * sum(map(len, self.members.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +80,13 @@ class SaverState:
         share = cache_bytes // 16
         self.chunks: BoundedCache[bytes, bytes] = BoundedCache(6 * share, len)
         self.parents: BoundedCache[Address, Parent] = BoundedCache(4 * share, Parent.weight)
-        self.threads: BoundedCache[str, ThreadState] = BoundedCache(share, lambda state: len(state.name_key))
+        self.threads: BoundedCache[str, ThreadState] = BoundedCache(share, ThreadState.weight)
         self.messages = MessageMemo(5 * share)
         self.damage = Damage()
         self.is_set_up = False
         self.is_ours = False
         self.found_ttl: timedelta | None = None
+        self.tombstones_looked_for_at: datetime | None = None
 
     def remember_parent(self, address: Address, parent: Parent) -> None:
         """Keep what a read found of a checkpoint, unless a put has left more."""

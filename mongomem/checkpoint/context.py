@@ -89,7 +89,7 @@ def checked_keys(option: str, keys: object) -> tuple[str, ...]:
     for key in keys:
         if not isinstance(key, str) or not FIELD.fullmatch(key) or not key.isprintable():
             raise ConfigurationError(f"{option} names no field, which is a string without dots or $: {shown(key)}")
-    return tuple(keys)
+    return tuple(dict.fromkeys(keys))
 
 
 @dataclass(frozen=True, slots=True)

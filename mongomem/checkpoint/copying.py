@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 
 from pymongo.errors import BulkWriteError
@@ -13,17 +14,29 @@ from mongomem.checkpoint.caches import ThreadState
 from mongomem.checkpoint.codec import CONTENT_FIELDS, Codec
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import CHECKPOINT, checkpoint_key, chunk_name, write_key
-from mongomem.checkpoint.loading import MissingChunkError, fetch, look_twice, read_records, read_writes
+from mongomem.checkpoint.identity import Member, identity, member
+from mongomem.checkpoint.loading import (
+    MissingChunkError,
+    Placed,
+    fetch,
+    load,
+    look_twice,
+    read_records,
+    read_writes,
+    revive_body,
+)
 from mongomem.checkpoint.records import Record, WriteRecord
 from mongomem.checkpoint.setup import ready
 from mongomem.checkpoint.sweeping import chunks_of
 from mongomem.checkpoint.threads import (
     ATTEMPTS,
+    ThreadUse,
     chunk_writes,
     contention,
     ensure_thread,
     known_thread,
     pause,
+    read_members,
     thread_document,
     thread_write,
 )
@@ -104,9 +117,10 @@ async def _copy(context: Context, original: Original, source_id: str, target_id:
     try:
         await look_twice(lambda: _copy_chunks(context, original, source_id, target_id, thread.epoch))
         await _write(context.writes, writes)
-        metadata = {f"metadata.{key}": value for key, value in original.thread.get("metadata", {}).items()}
-        fields = {"updated_at": now, "last_metadata": original.thread.get("last_metadata", {}), **metadata}
-        await BulkWrite(context.checkpoints, [thread_write(context, target_id, thread, fields)])
+        use = await _thread_use(context, original, thread, now)
+        reply = await BulkWrite(context.checkpoints, [thread_write(context, target_id, thread, use)])
+        if reply.upserted_ids:  # the target has gone meanwhile
+            return False
         await _write(context.checkpoints, checkpoints)
     except MissingChunkError:
         return False
@@ -115,6 +129,40 @@ async def _copy(context: Context, original: Original, source_id: str, target_id:
             raise
         return False
     return True
+
+
+async def _thread_use(context: Context, original: Original, thread: ThreadState, now: datetime) -> ThreadUse:
+    """Return what a copy says of its thread: what the source shows, and everybody that it is of."""
+    source = original.thread
+    # Labels that the target was given stay; one that begins takes those of the source.
+    fields = ("last_metadata", "preview", *(["labels"] if thread.begins else []))
+    last: Document = {"updated_at": now} | {name: source[name] for name in fields if name in source}
+    keys = context.options.metadata_keys if thread.begins else tuple(thread.members)
+    lasting = source.get("metadata", {}) | source.get("identity", {})
+    return ThreadUse(last, lasting, await _members(context, original, thread, keys))
+
+
+async def _members(
+    context: Context, original: Original, thread: ThreadState, keys: Sequence[str]
+) -> dict[str, list[Member]]:
+    """Return whom a source is of, as the target names them.
+
+    Digests are keyed with the secret of the source: where it has some, or does not say everybody, its checkpoints do.
+    """
+    known = read_members(original.thread)
+    unsaid = [key for key in keys if any(isinstance(one, bytes) for one in known.get(key, [b""]))]
+    listed = {key: [one for one in known.get(key, ()) if isinstance(one, str)] for key in keys}
+    records = [record for _, record in original.checkpoints] if unsaid else []
+    bodies = await load(context, [Placed(record.address, record.body) for record in records])
+    for record, body in zip(records, bodies, strict=True):
+        metadata = revive_body(context, record.address, record.body, body.data).metadata
+        for key in unsaid:
+            listed[key] += [text for text in [identity(metadata.get(key))] if text is not None]
+    clear = context.clear_metadata
+    return {
+        key: [member(text, thread.name_key, is_clear=clear is None or key in clear) for text in dict.fromkeys(texts)]
+        for key, texts in listed.items()
+    }
 
 
 async def _copy_chunks(context: Context, original: Original, source_id: str, target_id: str, epoch: int) -> None:

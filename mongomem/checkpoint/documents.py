@@ -1,7 +1,7 @@
 """The documents of short-term memory: their identity, their fields, and the indexes that serve them.
 
     {prefix}checkpoints
-        type "thread"      one a thread: when it was last used, its metadata, its tombstone
+        type "thread"      one a thread: when it was last used, its metadata and members, its tombstone
         type "checkpoint"  one a checkpoint: its metadata, and its channels inline or by chunk names
         type "chunk"       one a chunk: bytes that checkpoints and writes share
     {prefix}checkpoint_writes
@@ -42,6 +42,9 @@ THREAD_KEY_BYTES, PLACE_BYTES = 12, NAME_BYTES
 """The parts of an `_id`: which thread, and what in it."""
 
 THREAD, CHECKPOINT, CHUNK = "thread", "checkpoint", "chunk"
+
+NAMING_FIELDS = ("metadata", "last_metadata", "identity", "members", "labels", "preview", "updated_at")
+"""The fields of a thread document that say what the thread is about and whose it is: a tombstone keeps none."""
 
 LARGEST_EPOCH = 2**63 - 2**32
 """Epochs are below that, so that there is always a next one. Those of version 1 were random, up to 2**62."""
@@ -299,6 +302,44 @@ def visible_query(address: Address) -> Document:
     return {"type": CHECKPOINT, "hidden": VISIBLE, **place_of(address)}
 
 
+def newest_stages(address: Address, epoch: int | None = None) -> list[Document]:
+    """Return the stages that lead to the checkpoint at an address, or its newest; with `epoch` only of that life."""
+    of_life: Document = {} if epoch is None else {"epoch": epoch}
+    order: list[Document] = [] if address.checkpoint_id is not None else [{"$sort": {"checkpoint_id": -1}}]
+    return [{"$match": visible_query(address) | of_life}, *order, {"$limit": 1}]
+
+
+# A put is several statements of one command, and a whole deletion may run between two of them: then its checkpoint
+# comes to lie behind the tombstone. What readers show is of the epoch that the thread document has, read with it.
+
+
+def thread_stage(collections: Collections, thread_id: str) -> Document:
+    """Return the stage that joins to a checkpoint the document of its thread, as `thread`: a list of one, or empty."""
+    own = {"$match": {"_id": thread_key(thread_id), "thread_id": thread_id}}
+    return {"$lookup": {"from": collections.checkpoints, "pipeline": [own], "as": "thread"}}
+
+
+def epochs_stage(collections: Collections, thread_ids: Sequence[str]) -> Document:
+    """Return the stage that adds, behind other documents, the `living_epoch` of threads, each under its `_id`."""
+    own = {"_id": {"$in": [thread_key(one) for one in thread_ids]}, "thread_id": {"$in": list(thread_ids)}}
+    pipeline = [{"$match": own}, {"$project": {"living_epoch": "$epoch"}}]
+    return {"$unionWith": {"coll": collections.checkpoints, "pipeline": pipeline}}
+
+
+def living_epoch(thread_id: str, threads: Sequence[Mapping[str, Any]], field: str = "epoch") -> int | None:
+    """Return the epoch of a thread document that was read; None where there is none, and so nothing that lives.
+
+    Raises:
+        CorruptDataError: It is none.
+    """
+    if not threads:
+        return None
+    epoch: Any = threads[0].get(field)
+    if not is_epoch(epoch):
+        raise CorruptDataError(f"thread {shown(thread_id)}: its document is not readable: its epoch is {shown(epoch)}")
+    return int(epoch)
+
+
 def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_after: int | None) -> list[Index]:
     """Return the indexes: one a query shape, `run_id` and the declared metadata keys, expiry where there is a TTL."""
     is_checkpoint, is_thread = {"type": CHECKPOINT}, {"type": THREAD}
@@ -308,10 +349,14 @@ def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_aft
         ("newest", (("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)), is_checkpoint),
         ("run", (("metadata.run_id", 1), ("thread_id", 1)), is_checkpoint),
         ("threads", (("updated_at", -1), ("thread_id", 1)), is_thread),
+        *(_threads_by(f"threads_of_{key}", f"members.{key}", is_thread) for key in metadata_keys),
+        # Where schema version 1 had it, and threads of version 1 have it still: no entry for any other.
         *(
-            (f"threads_by_{key}", ((f"metadata.{key}", 1), ("updated_at", -1), ("thread_id", 1)), is_thread)
+            _threads_by(f"threads_once_by_{key}", f"metadata.{key}", _having(f"metadata.{key}"))
             for key in metadata_keys
         ),
+        ("tombstones", (("deleted_at", 1),), _having("deleted_at")),
+        ("ended_threads", (("ended_at", 1),), _having("ended_at")),
     ]
     rows = [Index(collections.checkpoints, name, keys, partial=partial) for name, keys, partial in in_checkpoints]
     of_writes = (("thread_id", 1), ("checkpoint_ns", 1), ("checkpoint_id", 1), ("channel", 1))
@@ -322,3 +367,12 @@ def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_aft
             for name in (collections.checkpoints, collections.writes)
         ]
     return rows
+
+
+def _threads_by(name: str, field: str, partial: Document) -> tuple[str, tuple[tuple[str, int], ...], Document]:
+    """Return an index of threads by a field, each value's in the order of the list of threads."""
+    return name, ((field, 1), ("updated_at", -1), ("thread_id", 1)), partial
+
+
+def _having(field: str) -> Document:
+    return {"type": THREAD, field: {"$exists": True}}

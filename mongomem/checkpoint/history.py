@@ -17,10 +17,10 @@ from langgraph.checkpoint.base import PendingWrite as LangGraphWrite
 
 from mongomem.checkpoint.addresses import Address, address_of, identifier
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import CHECKPOINT, visible_query
+from mongomem.checkpoint.documents import CHECKPOINT, living_epoch, newest_stages, thread_stage
 from mongomem.checkpoint.loading import Placed, load, look_twice, read_records, read_writes, revive
 from mongomem.checkpoint.records import Record, WriteRecord
-from mongomem.commands import Find
+from mongomem.commands import Aggregate, Find
 from mongomem.errors import CorruptDataError, InvalidInputError
 
 FIRST_PAGE, LARGEST_PAGE = 64, 1024
@@ -75,10 +75,14 @@ async def _history(context: Context, address: Address, wanted: list[str]) -> dic
     return histories
 
 
-async def _target(context: Context, address: Address) -> Record | None:
-    query = visible_query(address)
-    for document in await Find(context.checkpoints, query, sort=(("checkpoint_id", -1),), limit=1):
+async def _target(context: Context, address: Address, epoch: int | None = None) -> Record | None:
+    """Read a checkpoint with its thread; where it is of a life that has ended, look for what lives by its epoch."""
+    thread = thread_stage(context.options.collections, address.thread_id)
+    for document in await Aggregate(context.checkpoints, [*newest_stages(address, epoch), thread]):
         (record,) = await read_records(context, [document])
+        living = living_epoch(address.thread_id, document["thread"])
+        if record.epoch != living:
+            return None if living in (None, epoch) else await _target(context, address, living)
         return record if context.lives(record.touched_at) else None
     return None
 
@@ -90,7 +94,7 @@ async def _walk(context: Context, target: Record, walk: Walk) -> None:
     page: dict[str, Record] = {}
     while walk.wanting and at.parent_id is not None:
         if at.parent_id not in page:
-            page = await _page(context, at.address.at(at.parent_id), size)
+            page = await _page(context, at.address.at(at.parent_id), target.epoch, size)
             size = min(size * 4, LARGEST_PAGE)
         ancestor = page.get(at.parent_id)
         if ancestor is None:
@@ -102,13 +106,14 @@ async def _walk(context: Context, target: Record, walk: Walk) -> None:
         at = ancestor
 
 
-async def _page(context: Context, start: Address, size: int) -> dict[str, Record]:
-    """Read a checkpoint and the next older ones of its namespace, by id."""
+async def _page(context: Context, start: Address, epoch: int, size: int) -> dict[str, Record]:
+    """Read a checkpoint and the next older ones of its namespace and epoch, by id."""
     query = {
         "type": CHECKPOINT,
         "thread_id": start.thread_id,
         "checkpoint_ns": start.checkpoint_ns,
         "checkpoint_id": {"$lte": start.checkpoint_id},
+        "epoch": epoch,
     }
     documents = await Find(context.checkpoints, query, sort=(("checkpoint_id", -1),), limit=size)
     records = await read_records(context, documents)

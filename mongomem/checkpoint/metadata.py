@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from mongomem.arguments import shown
 from mongomem.commands import Document
 from mongomem.errors import InvalidInputError
 
@@ -26,6 +27,9 @@ LOOKED_FOR = ("run_id", "source", "step")
 """The keys that have room in every readable copy."""
 
 MOST_OMITTED = 64
+
+DEEPEST, MOST_VALUES = 64, 100_000
+"""How far what a caller passes may be nested, and how many values it may have: BSON holds documents of 100 levels."""
 
 ANY = "*"
 """Stands among the omitted keys for keys that are too many or too odd to be named."""
@@ -52,8 +56,8 @@ def readable(
     room = LONGEST_COPY
     before = [key for key in (*first, *LOOKED_FOR) if key in metadata]
     for key in dict.fromkeys([*before, *metadata]):
-        may_stand = (clear is None or key in clear) and _is_field(key)
-        said = _readable(metadata[key], LONGEST_COPY if key in before else LONGEST_TEXT) if may_stand else ABSENT
+        may_stand = (clear is None or key in clear) and is_field(key)
+        said = readable_value(metadata[key], LONGEST_COPY if key in before else LONGEST_TEXT) if may_stand else ABSENT
         cost = len(repr(said)) + len(str(key))
         if said is ABSENT or cost > room:
             omitted.append(key if _is_text(key) else ANY)
@@ -67,12 +71,12 @@ def _is_text(value: object) -> bool:
     return type(value) is str and len(value) <= LONGEST_TEXT and value.isprintable()
 
 
-def _is_field(key: object) -> bool:
+def is_field(key: object) -> bool:
     """Whether a key can be a part of a dotted path of the query language."""
     return isinstance(key, str) and _is_text(key) and key != "" and "." not in key and not key.startswith("$")
 
 
-def _readable(value: Any, longest: int = LONGEST_TEXT) -> Any:
+def readable_value(value: Any, longest: int = LONGEST_TEXT) -> Any:
     """Return `value` as BSON that compares as the truth does, or ABSENT."""
     if value is None or type(value) is bool:
         return value
@@ -83,9 +87,9 @@ def _readable(value: Any, longest: int = LONGEST_TEXT) -> Any:
     if type(value) is float:
         return value if math.isfinite(value) else ABSENT
     if isinstance(value, list | tuple):
-        return _whole([_readable(one) for one in value])
+        return _whole([readable_value(one) for one in value])
     if isinstance(value, Mapping):
-        fields = {key: _readable(one) if _is_field(key) else ABSENT for key, one in value.items()}
+        fields = {key: readable_value(one) if is_field(key) else ABSENT for key, one in value.items()}
         return ABSENT if ABSENT in fields.values() else fields
     return ABSENT
 
@@ -106,16 +110,40 @@ def checked_filter(filter: object) -> Mapping[str, Any]:
     """Return a metadata filter with string keys that are no operators.
 
     Raises:
-        InvalidInputError: For anything else.
+        InvalidInputError: It is something else, or too deep or too large (`check_nesting`).
     """
     if filter is None:
         return {}
     if not isinstance(filter, Mapping):
-        raise InvalidInputError(f"filter must be a mapping of metadata keys to values, not {type(filter).__name__}")
+        raise InvalidInputError(f"filter must be a mapping of metadata keys to values, not {shown(filter)}")
     for key in filter:
         if not isinstance(key, str) or key.startswith("$"):
-            raise InvalidInputError(f"filter keys are metadata keys, and none begins with '$': {key!r:.80}")
+            raise InvalidInputError(f"filter keys are metadata keys, and none begins with '$': {shown(key)}")
+    check_nesting("filter", filter)
     return filter
+
+
+def check_nesting(name: str, values: Mapping[str, Any]) -> None:
+    """Refuse what is too deep or too large to be walked through.
+
+    Raises:
+        InvalidInputError: It is deeper than `DEEPEST`, or has more than `MOST_VALUES`.
+    """
+    level: list[object] = [values]
+    count = 0
+    for _ in range(DEEPEST):
+        level = [one for part in level for one in _parts(part)]
+        count += len(level)
+        if count > MOST_VALUES:
+            raise InvalidInputError(f"{name} has more than {MOST_VALUES} values")
+    if level:
+        raise InvalidInputError(f"{name} is nested deeper than {DEEPEST} levels")
+
+
+def _parts(value: object) -> list[object]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return list(value) if isinstance(value, list | tuple) else []
 
 
 def contains(metadata: Any, wanted: Any) -> bool:
@@ -135,7 +163,10 @@ def contains(metadata: Any, wanted: Any) -> bool:
         )
     if isinstance(metadata, bool) or isinstance(wanted, bool):
         return metadata is wanted
-    return bool(metadata == wanted)
+    try:
+        return bool(metadata == wanted)
+    except Exception:  # what compares as no scalar does, e.g. an array, is equal to none
+        return False
 
 
 def narrowing(wanted: Mapping[str, Any]) -> Document:
@@ -149,13 +180,13 @@ def narrowing(wanted: Mapping[str, Any]) -> Document:
 
 def equalities(wanted: Mapping[str, Any]) -> Document:
     """Return the scalars of a filter by their paths: what the readable copy has equal where it has the key at all."""
-    return dict(found for key, one in wanted.items() if _is_field(key) for found in _scalars(f"metadata.{key}", one))
+    return dict(found for key, one in wanted.items() if is_field(key) for found in _scalars(f"metadata.{key}", one))
 
 
 def _scalars(path: str, wanted: Any) -> list[tuple[str, Any]]:
     """Return the paths to scalars that the query language can compare."""
     if isinstance(wanted, Mapping):
-        return [found for key, value in wanted.items() if _is_field(key) for found in _scalars(f"{path}.{key}", value)]
-    if isinstance(wanted, list | tuple) or wanted is None or _readable(wanted, LONGEST_COPY) is ABSENT:
+        return [found for key, value in wanted.items() if is_field(key) for found in _scalars(f"{path}.{key}", value)]
+    if isinstance(wanted, list | tuple) or wanted is None or readable_value(wanted, LONGEST_COPY) is ABSENT:
         return []
     return [(path, wanted)]

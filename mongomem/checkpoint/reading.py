@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
@@ -16,7 +16,18 @@ from mongomem.arguments import checked_number
 from mongomem.checkpoint.addresses import Address, address_of, configurable, identifier, optional_identifier
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.damage import UNREADABLE
-from mongomem.checkpoint.documents import CHECKPOINT, VISIBLE, checkpoint_key, place_of
+from mongomem.checkpoint.documents import (
+    CHECKPOINT,
+    VISIBLE,
+    checkpoint_key,
+    epochs_stage,
+    living_epoch,
+    newest_stages,
+    place_of,
+    thread_key,
+    thread_stage,
+)
+from mongomem.checkpoint.identity import matches, narrowed
 from mongomem.checkpoint.loading import (
     MissingChunkError,
     Placed,
@@ -26,7 +37,7 @@ from mongomem.checkpoint.loading import (
     revive_body,
     sound_records,
 )
-from mongomem.checkpoint.metadata import checked_filter, contains, narrowing
+from mongomem.checkpoint.metadata import checked_filter
 from mongomem.checkpoint.positions import Position
 from mongomem.checkpoint.records import Record, WriteRecord
 from mongomem.checkpoint.restoring import Restored, Writes, restore
@@ -104,35 +115,39 @@ async def _check_absent(context: Context, address: Address) -> None:
     await read_records(context, await Find(context.checkpoints, {"_id": checkpoint_key(address)}, limit=1))
 
 
-async def _find_with_writes(context: Context, address: Address) -> tuple[list[Record], Writes | None]:
-    """Read a checkpoint and its writes at once; None for the writes where they have to be read by themselves."""
+async def _find_with_writes(
+    context: Context, address: Address, epoch: int | None = None
+) -> tuple[list[Record], Writes | None]:
+    """Read a checkpoint, its writes and its thread at once; None for the writes that have to be read by themselves.
+
+    Where what is found is of a life of the thread that has ended, what lives is looked for by its epoch.
+    """
+    joined = [_joined_writes(context, address), thread_stage(context.options.collections, address.thread_id)]
     try:
-        documents = await Aggregate(context.checkpoints, [*_newest(address), *_joined_writes(context, address)])
+        documents = await Aggregate(context.checkpoints, [*newest_stages(address, epoch), *joined])
     except OperationFailure as error:
         if error.code != TOO_LARGE:
             raise
-        found = await _find(context, Query(place_of(address)), None, 1)
-        return await read_records(context, found), None
+        threads = await Find(context.checkpoints, thread_query(address.thread_id), {"epoch": 1}, limit=1)
+        place = place_of(address) | {"epoch": living_epoch(address.thread_id, threads)}
+        return await read_records(context, await _find(context, Query(place), None, 1)), None
     records = await read_records(context, documents)
-    joined = [write for document in documents for write in document["pending_writes"]]
-    if len(joined) == MOST_JOINED or any(record.sends_in_parent for record in records):
+    for record, document in zip(records, documents, strict=True):
+        living = living_epoch(address.thread_id, document["thread"])
+        if record.epoch != living:
+            return ([], {}) if living in (None, epoch) else await _find_with_writes(context, address, living)
+    writes = [write for document in documents for write in document["pending_writes"]]
+    if len(writes) == MOST_JOINED or any(record.sends_in_parent for record in records):
         return records, None
-    return records, _grouped(await read_writes(context, joined))
+    return records, _grouped(await read_writes(context, writes))
 
 
-def _newest(address: Address) -> list[Document]:
-    """Return the stages that lead to the checkpoint at an address."""
-    place = place_of(address)
-    order: list[Document] = [] if "checkpoint_id" in place else [{"$sort": {"checkpoint_id": -1}}]
-    return [{"$match": {"type": CHECKPOINT, "hidden": VISIBLE, **place}}, *order, {"$limit": 1}]
-
-
-def _joined_writes(context: Context, address: Address) -> list[Document]:
+def _joined_writes(context: Context, address: Address) -> Document:
     """Return the stage that joins the first writes of a checkpoint to its document."""
     place: Document = {"thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
     own = {"$match": {**place, "$expr": {"$eq": ["$checkpoint_id", "$$checkpoint_id"]}}}
     let, pipeline = {"checkpoint_id": "$checkpoint_id"}, [own, {"$limit": MOST_JOINED}]
-    return [{"$lookup": {"from": context.writes, "let": let, "pipeline": pipeline, "as": "pending_writes"}}]
+    return {"$lookup": {"from": context.writes, "let": let, "pipeline": pipeline, "as": "pending_writes"}}
 
 
 def checked_query(config: RunnableConfig | None, filter: object, before: RunnableConfig | None, limit: object) -> Query:
@@ -240,23 +255,25 @@ async def _read_again(context: Context, record: Record, read: Callable[[Sequence
         return []
 
 
-async def newest_metadata(context: Context, thread_id: str, key: str) -> Mapping[str, Any] | None:
-    """Return the metadata of the newest checkpoint of a thread that has a key, hidden and expired ones included."""
-    query, after = Query({"thread_id": thread_id, "hidden": {"$in": [VISIBLE, True]}}), None
+async def names_in_truth(context: Context, thread_id: str, epoch: object, wanted: Mapping[str, Any]) -> bool:
+    """Say whether any checkpoint of a life of a thread, hidden and expired ones included, has what is wanted.
+
+    Raises:
+        CorruptDataError: None has, and one cannot be read.
+    """
+    place = {"thread_id": thread_id, "hidden": {"$in": [VISIBLE, True]}, "epoch": epoch}
+    query, after = Query(place, filter=wanted), None
     while documents := await _find(context, query, after, LARGEST_PAGE):
-        records = await read_records(context, documents)
-        bodies = await load(context, [Placed(record.address, record.body) for record in records])
-        for record, body in zip(records, bodies, strict=True):
-            metadata = revive_body(context, record.address, record.body, body.data).metadata
-            if key in metadata:
-                return cast("Mapping[str, Any]", metadata)
-        after = Position.at(records[-1].address)
-    return None
+        if await _matching(context, wanted, await read_records(context, documents)):
+            return True
+        after = Position.of(documents[-1])
+    return False
 
 
 async def _find(context: Context, query: Query, after: Position | None, limit: int) -> list[Document]:
     """Read the documents of a page, in the order of the index that serves the query."""
-    conditions = [{"type": CHECKPOINT, "hidden": VISIBLE, **query.place}, narrowing(query.filter or {})]
+    keys = context.options.metadata_keys
+    conditions = [{"type": CHECKPOINT, "hidden": VISIBLE, **query.place}, *narrowed(query.filter or {}, keys)]
     if query.before is not None:
         conditions.append({"checkpoint_id": {"$lt": query.before}})
     if after is not None:
@@ -282,16 +299,17 @@ async def _matching(context: Context, filter: Mapping[str, Any] | None, records:
     """Return the records whose metadata contains the filter, by the truth and not by the readable copy."""
     if not filter:
         return list(records)
+    keys = context.options.metadata_keys
     bodies = await load(context, [Placed(record.address, record.body) for record in records])
     return [
         record
         for record, body in zip(records, bodies, strict=True)
-        if contains(revive_body(context, record.address, record.body, body.data).metadata, filter)
+        if matches(revive_body(context, record.address, record.body, body.data).metadata, filter, keys)
     ]
 
 
 async def _restore(context: Context, records: Sequence[Record], writes: Writes | None = None) -> list[Restored]:
-    """Restore the checkpoints that still live, reading their writes unless they are known.
+    """Restore the checkpoints that still live, reading their writes, and with them their threads, where not known.
 
     One that is removed meanwhile is absent.
 
@@ -299,7 +317,9 @@ async def _restore(context: Context, records: Sequence[Record], writes: Writes |
         CorruptDataError: A checkpoint is there and a chunk of it is not.
     """
     living = [record for record in records if context.lives(record.touched_at)]
-    writes = await _writes_of(context, living) if writes is None else writes
+    if writes is None:
+        writes, epochs = await _writes_of(context, living)
+        living = [record for record in living if epochs.get(record.address.thread_id) == record.epoch]
     try:
         return await restore(context, living, writes)
     except MissingChunkError:
@@ -327,16 +347,25 @@ async def _restore_again(context: Context, address: Address, writes: Writes) -> 
         raise CorruptDataError(f"{address} cannot be restored: {error}") from error
 
 
-async def _writes_of(context: Context, records: Sequence[Record]) -> Writes:
-    """Read the pending writes of checkpoints, and the sends that old ones left with their parents."""
+async def _writes_of(context: Context, records: Sequence[Record]) -> tuple[Writes, Mapping[str, int | None]]:
+    """Read the pending writes of checkpoints, the sends that old ones left with their parents, and the threads' epochs.
+
+    The epochs are read behind the checkpoints: what was deleted since is of another.
+    """
     if not records:
-        return {}
+        return {}, {}
     places = [_among([record.address for record in records])]
     parents = [record.address.at(record.parent_id) for record in records if record.sends_in_parent and record.parent_id]
     if parents:
         places.append(_among(parents) | {"channel": TASKS})
-    documents = await Find(context.writes, {"$or": places} if parents else places[0])
-    return _grouped(await read_writes(context, documents))
+    threads = {thread_key(one): one for one in sorted({record.address.thread_id for record in records})}
+    stages = [{"$match": {"$or": places} if parents else places[0]}]
+    stages.append(epochs_stage(context.options.collections, list(threads.values())))
+    found = await Aggregate(context.writes, stages)
+    documents = {one["_id"]: one for one in found if isinstance(one["_id"], bytes) and one["_id"] in threads}
+    epochs = {threads[key]: living_epoch(threads[key], [one], "living_epoch") for key, one in documents.items()}
+    writes = await read_writes(context, found[: len(found) - len(documents)])
+    return _grouped(writes), epochs
 
 
 def _grouped(writes: Sequence[WriteRecord]) -> Writes:

@@ -14,6 +14,7 @@ from mongomem.checkpoint.addresses import Address, identifier
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents import (
     CHECKPOINT,
+    NAMING_FIELDS,
     THREAD,
     all_but_the_thread,
     checkpoint_key,
@@ -91,8 +92,7 @@ async def _bury(context: Context, thread_id: str, epoch: int, deleted_at: dateti
     for collection in (context.checkpoints, context.writes):
         await DeleteMany(collection, misfiled(thread_id))
     buried = thread_query(thread_id) | {"epoch": epoch, "deleted_at": deleted_at}
-    named_by = {"metadata": "", "last_metadata": "", "updated_at": ""}
-    await UpdateMany(context.checkpoints, buried, {"$unset": named_by})
+    await UpdateMany(context.checkpoints, buried, {"$unset": dict.fromkeys(NAMING_FIELDS, "")})
     context.state.forget_thread(thread_id)
 
 

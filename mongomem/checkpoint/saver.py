@@ -103,7 +103,7 @@ class MongoSaver(ThreadUpkeep):
         check_chunks: bool = True,
     ) -> None:
         super().__init__(serde=checked_serde(serde))
-        self._drivers = drivers_for(client, db_name, concerns or Concerns())
+        self._drivers = drivers_for(client, db_name, concerns)
         self._state = SaverState(checked_number("cache_bytes", cache_bytes, error=ConfigurationError))
         self._options = Options(
             Collections(checked_prefix(collection_prefix)),

@@ -9,6 +9,7 @@ from pymongo.errors import OperationFailure
 
 from mongomem.checkpoint.context import STAMP_FRACTION, Context
 from mongomem.checkpoint.documents import EXPIRY, indexes, is_own_id
+from mongomem.checkpoint.tombstones import clean_now_and_then
 from mongomem.commands import INDEX_NOT_FOUND, DropIndex
 from mongomem.schema.indexes import ensure_indexes, read_indexes
 from mongomem.schema.migrations import Migration, migrate
@@ -35,6 +36,7 @@ async def setup(context: Context) -> None:
         await _end_ttl(context)
     await migrate(context.options.collections.settings, MIGRATIONS, context)
     await find_ttl(context)
+    await clean_now_and_then(context)
 
 
 async def ensure_ours(context: Context) -> None:

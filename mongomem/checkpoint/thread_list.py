@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import product
 from typing import Any
 
-from mongomem.arguments import shown
+from mongomem.arguments import checked_flag, checked_number, shown
 from mongomem.checkpoint.binding import BEGAN
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import THREAD, check_key, check_version, read_field, read_time, thread_key
+from mongomem.checkpoint.documents import (
+    CHECKPOINT,
+    THREAD,
+    VISIBLE,
+    check_key,
+    check_version,
+    read_field,
+    read_time,
+    thread_key,
+    utc,
+)
+from mongomem.checkpoint.identity import forms_of, identity, split
 from mongomem.checkpoint.metadata import checked_filter, contains, equalities
 from mongomem.checkpoint.positions import above
 from mongomem.checkpoint.setup import ensure_ours
-from mongomem.commands import Document, Find
+from mongomem.checkpoint.threads import read_members
+from mongomem.commands import Aggregate, Document, Find
 from mongomem.errors import ConfigurationError, CorruptDataError, InvalidInputError
 
 NUMBER_IN_A_PAGE = 256
 """How many thread documents are read at a time where a filter decides here which of them count."""
 
 ORDER = (("updated_at", -1), ("thread_id", 1))
+
+SHOWN_FIELDS = ("last_metadata", "metadata", "identity", "labels")
+"""The fields of a thread document that make up its metadata, those that count more behind: what a caller set by hand
+is last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,56 +48,62 @@ class Thread:
         thread_id: Its id.
         created_at: When its first checkpoint was stored, in UTC.
         updated_at: When its newest checkpoint was stored, in UTC.
-        metadata: The metadata of its runs that is not of a single step, e.g. ``user_id``: the readable copy.
+        metadata: The metadata of its runs that is not of a single step, the readable copy, and over it what
+            ``update_thread`` has set. Of the users of a thread that had several it shows the last.
+        preview: The beginning of the text of its last message, where there are messages that may stand readable.
+        checkpoint_count: How many checkpoints it has in all namespaces, where that was asked for.
     """
 
     thread_id: str
     created_at: datetime
     updated_at: datetime
     metadata: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """Threads, and the ids of those whose document is damaged or of a newer mongomem, as far as they have one."""
-
-    threads: list[Thread]
-    damaged: list[str]
+    preview: str | None = None
+    checkpoint_count: int | None = None
 
 
 async def list_threads(
-    context: Context, filter: object, limit: object, before: object, *, ended: bool = False
+    context: Context,
+    filter: object,
+    limit: object,
+    before: object,
+    *,
+    ended: bool = False,
+    count_checkpoints: object = False,
 ) -> list[Thread]:
     """Return threads, the one updated last first; `before` continues behind a thread or starts at a time.
 
     With `ended` also those that expired, or that a deletion took from the list and has not finished with.
     """
-    return (await listing(context, filter, limit, before, ended=ended)).threads
-
-
-async def listing(context: Context, filter: object, limit: object, before: object, *, ended: bool = False) -> Listing:
-    """Return what `list_threads` does, and what that leaves out."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-        raise InvalidInputError(f"limit must be a whole number from 0 on, not {limit!r:.80}")
+    most = checked_number("limit", limit)
+    counts = checked_flag("count_checkpoints", count_checkpoints)
     wanted = checked_filter(filter)
     _check_clear(context, wanted)
-    query = {"type": THREAD, **_placed(context, wanted), **({} if ended else _living(context))}
-    behind = _behind(before)
-    found, damaged = list[Thread](), list[str]()
-    while len(found) < limit:
-        size = limit - len(found) if not wanted else NUMBER_IN_A_PAGE
-        documents = await Find(context.checkpoints, query | behind, sort=ORDER, limit=size)
-        read = [_sound(context, document) for document in documents]
-        found += [thread for thread in read if thread is not None and contains(thread.metadata, wanted)]
-        damaged += [
-            str(document.get("thread_id")) for document, thread in zip(documents, read, strict=True) if thread is None
-        ]
+    conditions, behind = _conditions(wanted, context.options.metadata_keys), _behind(before)
+    found: list[tuple[Thread, Document]] = []
+    while len(found) < most:
+        size = most - len(found) if not wanted else NUMBER_IN_A_PAGE
+        documents = await thread_page(context, conditions, behind, size, ended=ended)
+        found += [pair for pair in _sound(context, documents) if _matches(context, *pair, wanted)]
         if len(documents) < size:
             break
-        behind = _after(documents[-1].get("updated_at"), documents[-1].get("thread_id"))
-    if not found and not damaged:
+        behind = behind_document(documents[-1])
+    if not found:
         await ensure_ours(context)
-    return Listing(found[:limit], damaged)
+    return await _counted(context, found[:most]) if counts else [thread for thread, _ in found[:most]]
+
+
+async def thread_page(
+    context: Context, conditions: Sequence[Document], behind: Document, size: int, *, ended: bool = False
+) -> list[Document]:
+    """Read the next thread documents that meet one of the conditions, in the order of the list.
+
+    Each condition has an index of its own that gives that order, so each is told in full.
+    """
+    common = {"type": THREAD, **({} if ended else _living(context)), **behind}
+    queries = [common | condition for condition in conditions]
+    query = queries[0] if len(queries) == 1 else {"$or": queries}
+    return await Find(context.checkpoints, query, sort=ORDER, limit=size)
 
 
 def _check_clear(context: Context, wanted: Mapping[str, Any]) -> None:
@@ -89,8 +112,9 @@ def _check_clear(context: Context, wanted: Mapping[str, Any]) -> None:
     secret = [key for key in wanted if clear is not None and key not in clear]
     if secret:
         raise ConfigurationError(
-            f"threads cannot be listed by {secret}, which does not stand readable: MongoSaver(clear_metadata=...) says "
-            f'what does, and MongoMemory(saver_options={{"clear_metadata": ["source", "step", "run_id", ...]}})'
+            f"threads cannot be listed by {shown(secret)}, which does not stand readable: MongoSaver("
+            "clear_metadata=...) says what does, and MongoMemory(saver_options={"
+            '"clear_metadata": ["source", "step", "run_id", ...]})'
         )
 
 
@@ -100,12 +124,42 @@ def _living(context: Context) -> Document:
     return {"deleted_at": None, **({"touched_at": {"$gt": context.now() - ttl}} if ttl is not None else {})}
 
 
-def _placed(context: Context, wanted: Mapping[str, Any]) -> Document:
-    """Return the equalities of a filter, each where thread documents keep that key."""
-    lasting = {key: value for key, value in wanted.items() if key in context.options.metadata_keys}
-    others = {key: value for key, value in wanted.items() if key not in lasting}
-    moved = {path.replace("metadata", "last_metadata", 1): value for path, value in equalities(others).items()}
-    return equalities(lasting) | moved
+def _conditions(wanted: Mapping[str, Any], keys: Collection[str]) -> list[Document]:
+    """Return conditions one of which every thread meets that a filter is about: one a form that an identity has."""
+    by_key, rest = split(wanted, keys)
+    forms = [named_conditions(key, text) for key, text in by_key.items()]
+    others = [{"$or": _places(path, value)} for path, value in equalities(rest).items()]
+    return [{**_merged(chosen), **({"$and": others} if others else {})} for chosen in product(*forms)]
+
+
+def named_conditions(key: str, text: str) -> list[Document]:
+    """Return the conditions for threads that name somebody readably: as a member, or as schema version 1 did."""
+    return [{f"members.{key}": text}, *({f"metadata.{key}": form} for form in forms_of(text))]
+
+
+def _merged(conditions: Sequence[Document]) -> Document:
+    return {field: value for condition in conditions for field, value in condition.items()}
+
+
+def _places(path: str, value: Any) -> list[Document]:
+    """Return where a thread document may have what stands at a path of its metadata."""
+    return [{path.replace("metadata", field, 1): value} for field in SHOWN_FIELDS]
+
+
+def _matches(context: Context, thread: Thread, document: Document, wanted: Mapping[str, Any]) -> bool:
+    """Decide whether a thread contains a filter: anybody it was put for under an identity key, else what it shows."""
+    by_key, rest = split(wanted, context.options.metadata_keys)
+    return contains(thread.metadata, rest) and all(is_named(document, key, text) for key, text in by_key.items())
+
+
+def is_named(document: Document, key: str, text: str) -> bool:
+    """Say whether a thread document names somebody readably under an identity key.
+
+    Raises:
+        CorruptDataError: It is damaged.
+    """
+    held = read_field(document, "metadata", dict) if "metadata" in document else {}
+    return text in read_members(document).get(key, ()) or identity(held.get(key)) == text
 
 
 def _behind(before: object) -> Document:
@@ -113,35 +167,61 @@ def _behind(before: object) -> Document:
     if before is None:
         return {"updated_at": {"$gt": BEGAN}}
     if isinstance(before, Thread):
-        return _after(before.updated_at, before.thread_id)
+        return behind_document({"updated_at": before.updated_at, "thread_id": before.thread_id})
     if isinstance(before, datetime):
-        return {"updated_at": {"$gt": BEGAN, "$lt": before}}
-    raise InvalidInputError(f"before must be a Thread or a datetime, not {type(before).__name__}")
+        try:
+            return {"updated_at": {"$gt": BEGAN, "$lt": utc(before)}}
+        except OverflowError:  # at an end of the calendar, in another time zone
+            pass
+    raise InvalidInputError(f"before must be a Thread or a datetime, not {shown(before)}")
 
 
-def _after(updated_at: object, thread_id: object) -> Document:
-    """Return the condition for what comes behind a document with these fields, damaged or not."""
+def behind_document(document: Mapping[str, Any]) -> Document:
+    """Return the condition for what comes behind a thread document, damaged or not."""
+    updated_at, thread_id = document.get("updated_at"), document.get("thread_id")
     ties: list[Document] = [{"updated_at": {"$lt": updated_at}}, {"thread_id": above(thread_id)}]
     return {"updated_at": {"$gt": BEGAN, "$lte": updated_at}, "$or": ties}
 
 
-def _sound(context: Context, document: Document) -> Thread | None:
-    """Read the document of a thread, or leave it out where it is damaged."""
-    with context.state.damage.left_out(document["_id"]):
-        return _read(document)
-    return None
+def _sound(context: Context, documents: Sequence[Document]) -> list[tuple[Thread, Document]]:
+    """Read thread documents, and leave out those that are damaged."""
+    found: list[tuple[Thread, Document]] = []
+    for document in documents:
+        with context.state.damage.left_out(document["_id"]):
+            read_members(document)
+            found.append((read_listed(document), document))
+    return found
 
 
-def _read(document: Document) -> Thread:
+def read_listed(document: Document) -> Thread:
+    """Read a thread document as the list shows it.
+
+    Raises:
+        CorruptDataError: It lacks a field, or a field is of another type, or it is another's.
+        SchemaVersionError: It was written by a newer mongomem.
+    """
     what = f"thread {shown(document.get('thread_id'))}"
     check_version(document, what)
     try:
         thread_id = read_field(document, "thread_id", str)
         check_key(document, thread_key(thread_id))
-        created_at, updated_at = read_time(document, "created_at"), read_time(document, "updated_at")
-        last, lasting = (
-            read_field(document, field, dict) if field in document else {} for field in ("last_metadata", "metadata")
-        )
-        return Thread(thread_id, created_at, updated_at, {**last, **lasting})
+        times = read_time(document, "created_at"), read_time(document, "updated_at")
+        parts = [read_field(document, field, dict) for field in SHOWN_FIELDS if field in document]
+        metadata: dict[str, Any] = {key: value for part in parts for key, value in part.items()}
+        preview = None if document.get("preview") is None else read_field(document, "preview", str)
+        return Thread(thread_id, *times, metadata, preview)
     except (CorruptDataError, UnicodeError) as error:
         raise CorruptDataError(f"{what}: its document is not readable: {error}") from error
+
+
+async def _counted(context: Context, found: Sequence[tuple[Thread, Document]]) -> list[Thread]:
+    """Count the checkpoints of threads: those to be seen, of the epoch of each thread."""
+    ids = [thread.thread_id for thread, _ in found]
+    visible = {"$match": {"type": CHECKPOINT, "hidden": VISIBLE, "thread_id": {"$in": ids}}}
+    counting = {"$group": {"_id": {"thread": "$thread_id", "epoch": "$epoch"}, "count": {"$sum": 1}}}
+    groups = await Aggregate(context.checkpoints, [visible, counting]) if ids else []
+    counts = {(one["_id"]["thread"], one["_id"].get("epoch")): one["count"] for one in groups}
+    return [
+        replace(thread, checkpoint_count=counts.get((thread.thread_id, document.get("epoch")), 0))
+        for thread, document in found
+    ]

@@ -8,9 +8,10 @@ anything of the thread is removed.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from pymongo.errors import BulkWriteError
 
@@ -24,6 +25,7 @@ from mongomem.checkpoint.diagnosis import NAME_KEY_BYTES, Key, advised, name_key
 from mongomem.checkpoint.documents import (
     CHECKPOINT,
     CHUNK,
+    NAMING_FIELDS,
     SCHEMA_VERSION,
     THREAD,
     all_chunks_of,
@@ -39,6 +41,7 @@ from mongomem.checkpoint.documents import (
     read_time,
     thread_key,
 )
+from mongomem.checkpoint.identity import Member, Members, additions, together
 from mongomem.commands import BulkWrite, Document, Find, Update, UpdateMany, Write
 from mongomem.effects import Sleep
 from mongomem.errors import ContentionError, CorruptDataError, MongomemError
@@ -73,9 +76,24 @@ def known_thread(context: Context, document: Document | None) -> ThreadState | N
         is_over = not context.lives(stamped_at)
         begins = is_over or bool(document.get("deleted_at")) or document.get("updated_at") is None
         own_epoch = next_epoch(context.now(), epoch) if is_over else epoch
-        return ThreadState(own_epoch, generation, stamped_at, _name_key(context, thread_id, document, begins), begins)
+        members = {} if begins else read_members(document)
+        name_key = _name_key(context, thread_id, document, begins)
+        return ThreadState(own_epoch, generation, stamped_at, name_key, begins, members=members)
     except (CorruptDataError, UnicodeError) as error:
         raise CorruptDataError(f"{what}: its document is not readable: {error}") from error
+
+
+def read_members(document: Document) -> Members:
+    """Read whom a thread was put for, by the identity keys that it has always been put under.
+
+    Raises:
+        CorruptDataError: They are no lists of strings and digests.
+    """
+    held = read_field(document, "members", dict) if "members" in document else {}
+    listed = {key: read_field(held, key, list) for key in held}
+    if not all(isinstance(one, str | bytes) for found in listed.values() for one in found):
+        raise CorruptDataError(f"its members are damaged: {shown(held)}")
+    return {key: frozenset(found) for key, found in listed.items()}
 
 
 def _name_key(context: Context, thread_id: str, document: Document, begins: bool) -> bytes:
@@ -89,6 +107,22 @@ def _name_key(context: Context, thread_id: str, document: Document, begins: bool
         return new
     obstacle = Obstacle.SEALED if not codec.seals else Obstacle.PLAIN if key is Key.ABSENT else Obstacle.KEY
     raise advised(obstacle, key, thread_id) or CorruptDataError("its name_key is not its own")
+
+
+def opened_name_key(context: Context, thread_id: str, document: Document) -> bytes:
+    """Return the secret of an encrypted thread; empty for one that is not encrypted.
+
+    Raises:
+        ConfigurationError: It was written under another key, or this serializer does not decrypt.
+        CorruptDataError: It is damaged.
+    """
+    key, secret = name_key_of(context.codec, thread_id, document)
+    if secret is not None or key is Key.ABSENT:
+        return secret or b""
+    obstacle = Obstacle.KEY if context.codec.seals else Obstacle.SEALED
+    raise advised(obstacle, key, thread_id) or CorruptDataError(
+        f"thread {shown(thread_id)}: its name_key is not its own"
+    )
 
 
 def new_thread(context: Context) -> ThreadState:
@@ -137,20 +171,37 @@ def thread_query(thread_id: str) -> Document:
 async def ensure_thread(context: Context, thread_id: str) -> ThreadState:
     """Return the state of a thread, making its document where it is not there.
 
-    Such a thread has no ``updated_at`` before its first checkpoint, and so is not listed.
+    What is made is a tombstone, which the first checkpoint brings to life; where none comes, it goes as others do.
     """
     for attempt in range(ATTEMPTS):
         found = await read_thread(context, thread_id)
         if found is not None:
             return found
-        thread = replace(new_thread(context), begins=False)
+        thread = new_thread(context)
+        place = {"_id": thread_key(thread_id), "thread_id": thread_id}
+        birth = (
+            _tombstone(context, thread.epoch) | {"generation": thread.generation} | _secret(context, thread_id, thread)
+        )
         try:
-            await BulkWrite(context.checkpoints, [thread_write(context, thread_id, thread, {})])
+            await BulkWrite(context.checkpoints, [Update(place, {"$setOnInsert": birth}, upsert=True)])
         except BulkWriteError as error:
             if not only_duplicates(error):
                 raise
         await pause(attempt)
     raise await contention(context, thread_id)
+
+
+def _tombstone(context: Context, epoch: int) -> Document:
+    """Return the fields of a thread document that no checkpoint belongs to."""
+    now = context.now()
+    times = dict.fromkeys(("created_at", "stamped_at", "touched_at", "deleted_at"), now)
+    return {"type": THREAD, "schema_version": SCHEMA_VERSION, "epoch": epoch, **times}
+
+
+def _secret(context: Context, thread_id: str, thread: ThreadState) -> Document:
+    if not thread.name_key:
+        return {}
+    return {"name_key": context.codec.seal(thread.name_key, name_key_binding(thread_id))}
 
 
 async def pause(attempt: int) -> None:
@@ -177,24 +228,70 @@ async def _misfiled(collection: str, thread_id: str) -> CorruptDataError | None:
     return None
 
 
-def thread_write(context: Context, thread_id: str, thread: ThreadState, fields: Document) -> Update:
-    """Return the upsert of a thread document under the generation it is known by, with more `fields` to set.
+@dataclass(frozen=True, slots=True)
+class ThreadUse:
+    """What a put or a copy says of its thread.
 
-    Where a life of the thread begins, nothing of the former one stays in it.
+    Attributes:
+        last: Fields that count until the next put.
+        lasting: What the thread shows under its identity keys until another is named.
+        members: Whom it was put for, by identity key; empty where nobody was named.
+    """
+
+    last: Document
+    lasting: Mapping[str, Any] = field(default_factory=dict)
+    members: Mapping[str, Iterable[Member]] = field(default_factory=dict)
+
+
+def thread_write(context: Context, thread_id: str, thread: ThreadState, use: ThreadUse) -> Update:
+    """Return the upsert of a thread document under the generation it is known by.
+
+    Where a life of the thread begins, nothing of the former one stays in it but when that ended. Where the document of
+    a thread that lives is not there any more, a tombstone is made: the checkpoint that is written behind it is of a
+    life that has ended, until the put begins again.
     """
     now = context.now()
     condition = {"_id": thread_key(thread_id), "thread_id": thread_id, "generation": thread.generation}
-    own: Document = {"type": THREAD, "touched_at": now, "schema_version": SCHEMA_VERSION, "epoch": thread.epoch}
-    if thread.name_key:
-        own["name_key"] = context.codec.seal(thread.name_key, name_key_binding(thread_id))
-    birth: Document = {"created_at": now, "stamped_at": now}
+    own: Document = (
+        {"touched_at": now, "schema_version": SCHEMA_VERSION} | _secret(context, thread_id, thread) | use.last
+    )
     if thread.begins:
-        metadata = {field.split(".", 1)[1]: fields[field] for field in fields if field.startswith("metadata.")}
-        others = {field: value for field, value in fields.items() if not field.startswith("metadata.")}
-        own |= birth | {"metadata": metadata}
-        former = {"deleted_at": ""} if thread.name_key else {"deleted_at": "", "name_key": ""}
-        return Update(condition, {"$set": own | others, "$unset": former}, upsert=True)
-    return Update(condition, {"$set": own | fields, "$setOnInsert": birth, "$unset": {"deleted_at": ""}}, upsert=True)
+        birth = {"type": THREAD, "created_at": now, "stamped_at": now, "epoch": thread.epoch}
+        known = {"identity": dict(use.lasting), "members": _listed(members_after(thread, use)), "metadata": {}}
+        forgotten = {name: "" for name in (*NAMING_FIELDS, "name_key") if name not in own | known}
+        change = {"$set": own | birth | known, "$unset": forgotten, "$rename": {"deleted_at": "ended_at"}}
+        return Update(condition, change, upsert=True)
+    lasting, more = lasting_changes(thread, use)
+    tombstone = _tombstone(context, next_epoch(now, thread.epoch))
+    made = {name: value for name, value in tombstone.items() if name not in own}
+    change = {"$set": own | lasting, "$setOnInsert": made, **({"$addToSet": more} if more else {})}
+    return Update(condition, change, upsert=True)
+
+
+def lasting_changes(thread: ThreadState, use: ThreadUse) -> tuple[Document, Document]:
+    """Return what to set in a thread that lives so that it shows whom a use names, and what to add to its members.
+
+    Where it was not always put with a key as an identity key it stays as schema version 1 has it, without members.
+    """
+    places = {key: "identity" if key in thread.members else "metadata" for key in use.lasting}
+    shown = {f"{places[key]}.{key}": value for key, value in use.lasting.items()}
+    added = _listed(_more(thread, use))
+    return shown, {f"members.{key}": {"$each": listed} for key, listed in added.items() if listed}
+
+
+def _more(thread: ThreadState, use: ThreadUse) -> Members:
+    known = dict.fromkeys(use.members, frozenset[Member]()) if thread.begins else thread.members
+    return additions(known, use.members)
+
+
+def members_after(thread: ThreadState, use: ThreadUse) -> Members:
+    """Return the members of a thread once it has been used so."""
+    more = _more(thread, use)
+    return more if thread.begins else together(thread.members, more)
+
+
+def _listed(members: Members) -> dict[str, list[Member]]:
+    return {key: list(listed) for key, listed in members.items()}
 
 
 async def new_generation(context: Context, thread_id: str) -> None:

@@ -1,9 +1,10 @@
-"""What is done with whole threads: list, copy, prune, delete."""
+"""What is done with whole threads: list, label, copy, prune, delete."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -11,8 +12,11 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from mongomem.checkpoint import removing
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.copying import copy_thread
+from mongomem.checkpoint.labels import update_thread
 from mongomem.checkpoint.removing import Pruned
 from mongomem.checkpoint.thread_list import Thread, list_threads
+from mongomem.checkpoint.tombstones import then_clean
+from mongomem.commands import Plan
 from mongomem.drivers import Drivers, begins_at_call
 
 
@@ -25,12 +29,20 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         raise NotImplementedError
 
     def delete_thread(self, thread_id: str) -> None:
-        """Remove a thread with everything of it, at once. Repeating it finishes an interrupted one."""
-        self._drivers.run(removing.delete_thread(self._context(), thread_id))
+        """Remove a thread with everything of it, at once. Repeating it finishes an interrupted one.
+
+        What was being put meanwhile is not shown. It is removed, and with it the last that names the thread, once the
+        grace is over.
+        """
+        self._drivers.run(self._deleting(thread_id))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Do what `delete_thread` does."""
-        await self._drivers.arun(removing.delete_thread(self._context(), thread_id))
+        await self._drivers.arun(self._deleting(thread_id))
+
+    def _deleting(self, thread_id: str) -> Plan[bool]:
+        context = self._context()
+        return then_clean(context, partial(removing.delete_thread, context, thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints that these runs made, with their writes.
@@ -82,7 +94,7 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         Raises:
             InvalidInputError: For another strategy, a `keep_last` below 1, or a negative `older_than`.
         """
-        return self._drivers.run(removing.prune(self._context(), thread_ids, strategy, keep_last, older_than, dry_run))
+        return self._drivers.run(self._pruning(thread_ids, strategy, keep_last, older_than, dry_run))
 
     @begins_at_call
     def aprune(  # type: ignore[override]  # as `prune`
@@ -95,32 +107,79 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         dry_run: bool = False,
     ) -> Coroutine[Any, Any, list[Pruned]]:
         """Do what `prune` does."""
-        return self._drivers.arun(removing.prune(self._context(), thread_ids, strategy, keep_last, older_than, dry_run))
+        return self._drivers.arun(self._pruning(thread_ids, strategy, keep_last, older_than, dry_run))
+
+    def _pruning(self, *arguments: object) -> Plan[list[Pruned]]:
+        context = self._context()
+        return then_clean(context, partial(removing.prune, context, *arguments), unless=arguments[-1])
 
     def delete_idle_threads(self, idle_for: timedelta, *, dry_run: bool = False) -> list[Thread]:
         """Delete the threads that no namespace updated for so long; return those, or those that would go."""
-        return self._drivers.run(removing.delete_idle_threads(self._context(), idle_for, dry_run))
+        return self._drivers.run(self._deleting_idle(idle_for, dry_run))
 
     @begins_at_call
     def adelete_idle_threads(self, idle_for: timedelta, *, dry_run: bool = False) -> Coroutine[Any, Any, list[Thread]]:
         """Do what `delete_idle_threads` does."""
-        return self._drivers.arun(removing.delete_idle_threads(self._context(), idle_for, dry_run))
+        return self._drivers.arun(self._deleting_idle(idle_for, dry_run))
+
+    def _deleting_idle(self, idle_for: timedelta, dry_run: bool) -> Plan[list[Thread]]:
+        context = self._context()
+        return then_clean(context, partial(removing.delete_idle_threads, context, idle_for, dry_run), unless=dry_run)
+
+    def update_thread(self, thread_id: str, metadata: Mapping[str, Any]) -> Thread:
+        """Merge titles, tags or flags into the metadata of a thread; return the thread as `list_threads` shows it.
+
+        They stay while the thread lives, whatever its runs say, and `list_threads` filters by them. No checkpoint is
+        made, a run that waits for an answer goes on waiting, and the thread keeps its place in the list.
+
+        Args:
+            thread_id: The thread.
+            metadata: Values by key, as long as a line of text; None removes a key. Under a key of `metadata_indexes`,
+                one more user whom the thread is of.
+
+        Raises:
+            ThreadNotFoundError: There is no such thread.
+            InvalidInputError: A value is of a kind that lists cannot show, or all together are too long.
+            ConfigurationError: A key may not stand readable (`clear_metadata`).
+        """
+        return self._drivers.run(update_thread(self._context(), thread_id, metadata))
+
+    @begins_at_call
+    def aupdate_thread(self, thread_id: str, metadata: Mapping[str, Any]) -> Coroutine[Any, Any, Thread]:
+        """Do what `update_thread` does."""
+        return self._drivers.arun(update_thread(self._context(), thread_id, metadata))
 
     def list_threads(
-        self, *, filter: dict[str, Any] | None = None, limit: int = 100, before: Thread | datetime | None = None
+        self,
+        *,
+        filter: dict[str, Any] | None = None,
+        limit: int = 100,
+        before: Thread | datetime | None = None,
+        count_checkpoints: bool = False,
     ) -> list[Thread]:
         """Return threads, the one updated last first.
 
         Args:
-            filter: What the metadata must contain, e.g. ``{"user_id": "ada"}``.
+            filter: What the metadata must contain, e.g. ``{"user_id": "ada"}``: every thread that was ever put for that
+                user, whatever form the id has.
             limit: How many at most.
             before: The last thread of the page before, or a time: only threads updated earlier.
+            count_checkpoints: Count the checkpoints of each, which reads all of them on the server.
         """
-        return self._drivers.run(list_threads(self._context(), filter, limit, before))
+        return self._drivers.run(
+            list_threads(self._context(), filter, limit, before, count_checkpoints=count_checkpoints)
+        )
 
     @begins_at_call
     def alist_threads(
-        self, *, filter: dict[str, Any] | None = None, limit: int = 100, before: Thread | datetime | None = None
+        self,
+        *,
+        filter: dict[str, Any] | None = None,
+        limit: int = 100,
+        before: Thread | datetime | None = None,
+        count_checkpoints: bool = False,
     ) -> Coroutine[Any, Any, list[Thread]]:
         """Do what `list_threads` does."""
-        return self._drivers.arun(list_threads(self._context(), filter, limit, before))
+        return self._drivers.arun(
+            list_threads(self._context(), filter, limit, before, count_checkpoints=count_checkpoints)
+        )

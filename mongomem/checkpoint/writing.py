@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, get_checkpoint_metadata
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from pymongo.errors import BulkWriteError
 
 from mongomem.checkpoint.addresses import Address, address_of, channel_name, identifier
@@ -32,17 +32,22 @@ from mongomem.checkpoint.copies import detached, detached_values, own_copy
 from mongomem.checkpoint.documents import CHECKPOINT, SCHEMA_VERSION, checkpoint_key, chunk_key, value_fields
 from mongomem.checkpoint.encoding import BODY, NO_PARENT, Encoded, Serialized, encode, serialize_body, serialize_values
 from mongomem.checkpoint.grounds import Ground, remembered, survey
+from mongomem.checkpoint.identity import LONGEST_IDENTITY, Named, identified, identity, member, named
 from mongomem.checkpoint.metadata import STEP_METADATA, readable
+from mongomem.checkpoint.preview import preview_of
 from mongomem.checkpoint.setup import ready
 from mongomem.checkpoint.sizes import size_to_serialize
 from mongomem.checkpoint.threads import (
     ATTEMPTS,
+    ThreadUse,
     chunk_writes,
     contention,
+    members_after,
     pause,
     stamp,
     thread_write,
 )
+from mongomem.checkpoint.tombstones import clean_now_and_then
 from mongomem.commands import BulkWrite, Document, Replace
 from mongomem.effects import Compute
 from mongomem.errors import InvalidInputError
@@ -51,12 +56,17 @@ from mongomem.upserts import only_duplicates
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What is to be stored: a checkpoint, where, on which parent, and its metadata in full."""
+    """What is to be stored: a checkpoint, where, on which parent, its metadata in full, and what lists show of it."""
 
     child: Address
     parent_id: str | None
     checkpoint: Checkpoint
-    truth: CheckpointMetadata
+    named: Named
+    preview: Mapping[str, str | None]
+
+    @property
+    def truth(self) -> CheckpointMetadata:
+        return self.named.truth
 
 
 async def put(
@@ -75,10 +85,12 @@ async def put(
     address = address_of(config)
     _check(checkpoint)
     child = address.at(identifier("checkpoint id", checkpoint["id"]))
-    truth = detached(get_checkpoint_metadata(config, metadata))
-    task = Put(child, address.checkpoint_id, own_copy(checkpoint), truth)
+    whole = named(config, metadata, context.options.metadata_keys)
+    whole = replace(whole, truth=detached(whole.truth))
+    preview = preview_of(checkpoint, address.checkpoint_ns, context.clear_metadata)
+    task = Put(child, address.checkpoint_id, own_copy(checkpoint), whole, preview)
     ground = remembered(context, address)
-    values = {BODY: serialize_body(checkpoint, truth, context.codec)}
+    values = {BODY: serialize_body(checkpoint, task.truth, context.codec)}
     values |= await _serialization(context, checkpoint, ground.parent if ground else NO_PARENT)
     await ready(context)
     for attempt in range(ATTEMPTS):
@@ -87,6 +99,7 @@ async def put(
             values |= serialize_values(task.checkpoint, ground.parent, context.codec, done=values)
         if await _put_on(context, task, values, ground):
             context.state.parents.pop(address)
+            await clean_now_and_then(context)
             return child.config()
         context.state.forget_thread(address.thread_id)
         ground = None
@@ -125,18 +138,19 @@ async def _put_on(context: Context, task: Put, values: Mapping[str, Serialized],
     ground = replace(ground, thread=thread)
     work = partial(encode, values, task.checkpoint, ground.parent, thread.name_key)
     encoded: Encoded = await Compute(work, sum(len(data) for _, data in values.values()))
-    if not await _store(context, task, encoded, ground):
+    use = _thread_use(context, task, thread)
+    if not await _store(context, task, encoded, ground, use):
         return False
-    _remember(context, task, encoded, thread)
+    _remember(context, task, encoded, replace(thread, members=members_after(thread, use)))
     return True
 
 
-async def _store(context: Context, task: Put, encoded: Encoded, ground: Ground) -> bool:
+async def _store(context: Context, task: Put, encoded: Encoded, ground: Ground, use: ThreadUse) -> bool:
     """Write a put in one ordered command; say whether its ground held."""
     now, thread_id = context.now(), task.child.thread_id
     longest_packed = 0 if encoded.is_short else LONGEST_SMALL
     writes = chunk_writes(context, thread_id, encoded.chunks, ground.thread.epoch, now, longest_packed=longest_packed)
-    writes.append(thread_write(context, thread_id, ground.thread, _thread_fields(context, task.truth, now)))
+    writes.append(thread_write(context, thread_id, ground.thread, use))
     writes.append(_checkpoint_write(context, task, encoded, ground, now))
     try:
         reply = await BulkWrite(context.checkpoints, writes)
@@ -148,23 +162,36 @@ async def _store(context: Context, task: Put, encoded: Encoded, ground: Ground) 
     return not (ground.exists and len(writes) - 2 in (reply.upserted_ids or {}))
 
 
-def _thread_fields(context: Context, truth: CheckpointMetadata, now: datetime) -> Document:
-    """Return what a put says of its thread: that it was used, and the metadata that is not of a step.
+def _thread_use(context: Context, task: Put, thread: ThreadState) -> ThreadUse:
+    """Return what a put says of its thread: that it was used, for whom, and the metadata that is not of a step.
 
-    Keys with an index stay once they were given; of the others the newest put's count, so that the document is bounded.
+    What stands under identity keys stays once it was given; of the others the newest put's count, so that the document
+    is bounded.
     """
-    own = {key: value for key, value in truth.items() if key not in STEP_METADATA}
-    if not own:
-        return {"updated_at": now, "last_metadata": {}}
-    clear, _ = readable(own, context.clear_metadata, context.options.metadata_keys)
-    lasting = [key for key in context.options.metadata_keys if key in clear]
-    fields: Document = {f"metadata.{key}": clear.pop(key) for key in lasting}
-    return {"updated_at": now, "last_metadata": clear, **fields}
+    own_keys, clear = context.options.metadata_keys, context.clear_metadata
+    keys = dict.fromkeys((*own_keys, *thread.members))
+    own = {key: value for key, value in identified(task.truth, keys).items() if key not in STEP_METADATA}
+    shown, _ = readable(own, clear, tuple(keys))
+    given = {key: shown.pop(key) for key in keys if key in shown}
+    ids = {key: task.named.by_key[key] if key in own_keys else _named_by(own, key) for key in keys}
+    members = {
+        key: [member(text, thread.name_key, is_clear=clear is None or key in clear) for text in ids[key]]
+        for key in (own_keys if thread.begins else keys)
+    }
+    lasting = {key: value for key, value in given.items() if value is not None}
+    return ThreadUse({"updated_at": context.now(), "last_metadata": shown, **task.preview}, lasting, members)
+
+
+def _named_by(metadata: Mapping[str, Any], key: str) -> list[str]:
+    """Return whom metadata names under a key that only others have declared."""
+    text = identity(metadata.get(key))
+    return [] if text is None or len(text) > LONGEST_IDENTITY else [text]
 
 
 def _checkpoint_write(context: Context, task: Put, encoded: Encoded, ground: Ground, now: datetime) -> Replace:
     child, body, channels = task.child, encoded.body, encoded.channels
-    clear, omitted = readable(task.truth, context.clear_metadata, context.options.metadata_keys)
+    keys = context.options.metadata_keys
+    clear, omitted = readable(identified(task.truth, keys), context.clear_metadata, keys)
     content = b"".join([body.ends, *(value.ends for value in channels.values())])
     epoch = ground.thread.epoch
     binding = checkpoint_binding(child, task.parent_id, epoch, now, encoded.is_old, body, channels)

@@ -113,11 +113,11 @@ def function_embedder(
 
 
 def langchain_embedder(
-    embeddings: Embeddings, dims: int | None, batch_size: BatchSize, model: str | None
+    embeddings: Embeddings, dims: int | None, batch_size: BatchSize, model: str | None, otherwise: str | None = None
 ) -> FunctionEmbedder | LangChainEmbedder:
-    """Make an embedder of an instance of LangChain's class."""
+    """Make an embedder of an instance of LangChain's class. Where nothing names its model, `otherwise` does."""
     if type(embeddings) is EmbeddingsLambda:  # refuses sync calls of an async function; FunctionEmbedder does not
         function = getattr(embeddings, "afunc", None) or embeddings.func
         return function_embedder(function, dims, batch_size, model)
-    names = identity_of(embeddings, model)
+    names = identity_of(embeddings, model, otherwise)
     return LangChainEmbedder(names=names, dims=dims, batch_size=batch_size, embeddings=embeddings)

@@ -73,14 +73,19 @@ class Identity:
     """The names of a model.
 
     Attributes:
-        name: What it is called: as the user says, else as it was read.
+        said: What the user says; None: nothing.
         read: What was read; None where nothing could be.
         former: What it may have been called by the first form of names.
     """
 
-    name: str
+    said: str | None
     read: str | None
     former: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the model is called: as the user says, else as it was read."""
+        return self.said or self.read or ""
 
     def is_called(self, name: object, form: object) -> bool:
         """Say whether a name that a store keeps, in a form, may be that of this model."""
@@ -99,25 +104,25 @@ class _NamelessError(Exception):
     """Nothing names a thing alike in every process, and why."""
 
 
-def identity_of(embed: Any, said: str | None) -> Identity:
-    """Name a function, a callable object or an instance of ``Embeddings``.
+def identity_of(embed: Any, said: str | None, otherwise: str | None = None) -> Identity:
+    """Name a function, a callable object or an instance of ``Embeddings``; `otherwise` where that cannot be.
 
     Raises:
-        ConfigurationError: Nothing names it, and the user does not.
+        ConfigurationError: Nothing names it.
     """
+    reason = ""
     try:
         read: str | None = _short(_named(embed, 0).text)
-        reason = ""
     except _NamelessError as error:
-        read, reason = None, str(error)
+        read, reason = otherwise, str(error)
     except Exception as error:  # of whatever a class of somebody else does when it is looked at
-        read, reason = None, f"looking at it raised {type(error).__name__}"
+        read, reason = otherwise, f"looking at it raised {type(error).__name__}"
     if said is None and read is None:
         raise ConfigurationError(
             f'index needs "model", a name for what embeds: {reason}, so that a change of model would go unnoticed. '
             'Write e.g. {"embed": ..., "model": "my-model-v1"}, and another name whenever another model embeds'
         )
-    return Identity(said or read or "", read, _former(embed))
+    return Identity(said, read, _former(embed))
 
 
 def _named(value: Any, depth: int) -> Named:
@@ -213,7 +218,7 @@ def _with(
         named = _setting(value, depth, containers)
         if named is None:
             nameless[name] = value
-        else:
+        elif named.text:
             bare = name.lstrip("_")
             texts.append(f"at {named.text}" if bare in BASE_SETTINGS else f"{bare}={named.text}")
             tells = tells or named.tells or (bare in MODEL_SETTINGS and isinstance(value, str))

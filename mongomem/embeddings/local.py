@@ -70,4 +70,4 @@ def local_embedder(name: str, dims: int | None, batch_size: BatchSize, model: st
     if find_spec("wordllama") is None:
         raise ConfigurationError(f'embed={shown(name)} needs the local model: pip install "mongomem[local]"')
     read = f"local:wordllama-{dims}"
-    return LocalEmbedder(names=Identity(model or read, read, (read,)), dims=dims, batch_size=batch_size)
+    return LocalEmbedder(names=Identity(model, read, (read,)), dims=dims, batch_size=batch_size)

@@ -54,7 +54,7 @@ class OpenAIEmbedder(Embedder):
         first = f"openai:{self.model}"
         address = address_of(self.clients.base_url()) or "another address"
         read = first if address == OPENAI else f"{first} at {address}"
-        return Identity(self.said or read, read, (first,))
+        return Identity(self.said, read, (first,))
 
     def _documents(self, texts: list[str]) -> Any:
         create = self.clients.blocking().embeddings.create

@@ -81,7 +81,7 @@ def _embedder_of_name(name: str, dims: int | None, batch_size: BatchSize, said: 
         hint = 'There are "local" and "openai:MODEL" without LangChain. '
         reason = without_secrets(str(error)[:LONGEST_REASON])
         raise ConfigurationError(f"No embedder for embed={shown(name)}. {hint}{reason}") from error
-    return langchain_embedder(embeddings, dims, batch_size, said)
+    return langchain_embedder(embeddings, dims, batch_size, said, otherwise=f"langchain:{name}")
 
 
 def _checked_name(option: str, name: object) -> str:

@@ -97,7 +97,7 @@ def is_aside(name: str, value: Any) -> bool:
 
 
 def written(value: Any, *, containers: bool = False) -> str | None:
-    """Write a simple value, alike in every process; None where it is not simple.
+    """Write a simple value, alike in every process; nothing where it holds nothing, None where it is not simple.
 
     Lists and dicts are simple only as settings of a pydantic model: in other places they are where things are gathered.
     """
@@ -174,7 +174,7 @@ def _listed(named: list[tuple[str, Any]], brackets: str) -> str | None:
     texts = [(name, written(value, containers=True)) for name, value in named[:MOST_ELEMENTS]]
     if len(named) > MOST_ELEMENTS or any(text is None for _, text in texts):
         return None
-    return f"{brackets[0]}{','.join(f'{name}{text}' for name, text in texts)}{brackets[1]}"
+    return "" if not texts else f"{brackets[0]}{','.join(f'{name}{text}' for name, text in texts)}{brackets[1]}"
 
 
 def _text(text: str) -> str:

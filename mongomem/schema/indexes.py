@@ -91,7 +91,9 @@ async def ensure_indexes(indexes: Sequence[Index]) -> None:
                 raise
             absent = missing if there is not None else await _absent(collection, missing)
             if absent:
-                raise _refusal(absent, error, may_list=there is not None) from None
+                what = f"{collection} lacks indexes: {', '.join(row.name for row in absent)}"
+                right = "createIndex (or listIndexes)" if there is None else "createIndex"
+                raise _missing_right(what, right, error) from None
 
 
 async def read_indexes(collection: str) -> list[Document] | None:
@@ -123,7 +125,13 @@ async def _make_expire(index: Index, *, is_there: bool) -> None:
         else:
             return
     change = {"name": index.name, "expireAfterSeconds": index.expire_after_seconds}
-    await RunCommand({"collMod": index.collection, "index": change})
+    try:
+        await RunCommand({"collMod": index.collection, "index": change})
+    except OperationFailure as error:
+        if error.code not in UNAUTHORIZED:
+            raise
+        what = f"the index {index.name} of {index.collection} has another time to live than the one asked for"
+        raise _missing_right(what, "collMod", error) from None
 
 
 async def _absent(collection: str, rows: Sequence[Index]) -> list[Index]:
@@ -144,14 +152,7 @@ async def _answers(find: Find) -> bool:
     return True
 
 
-def _refusal(absent: Sequence[Index], error: OperationFailure, *, may_list: bool) -> ConfigurationError:
-    """Say which right is missing, and the way out."""
-    collection, names = absent[0].collection, ", ".join(row.name for row in absent)
-    is_change = "collMod" in _said(error)
-    what = (
-        f"the index {names} of {collection} expires otherwise" if is_change else f"{collection} lacks indexes: {names}"
-    )
-    right = "collMod" if is_change else "createIndex" if may_list else "createIndex (or listIndexes)"
+def _missing_right(what: str, right: str, error: OperationFailure) -> ConfigurationError:
     return ConfigurationError(
         f"{what}, and this user has not the right {right} on that collection. Grant it (the role readWrite has "
         f"createIndex, dbAdmin also collMod), or let an administrator call setup() with the same options, and pass "

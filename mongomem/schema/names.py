@@ -19,12 +19,13 @@ def checked_prefix(prefix: object) -> str:
     Raises:
         ConfigurationError: It is no string, or makes a name that MongoDB refuses or keeps to itself.
     """
+    text = str.__str__(prefix) if isinstance(prefix, str) else None
     if (
-        not isinstance(prefix, str)
-        or not prefix.isprintable()
-        or "$" in prefix
-        or prefix.startswith((".", "system."))
-        or len(prefix.encode()) > LONGEST_PREFIX
+        text is None
+        or not text.isprintable()
+        or "$" in text
+        or text.startswith((".", "system."))
+        or len(text.encode()) > LONGEST_PREFIX
     ):
         raise ConfigurationError(f"collection_prefix cannot begin the name of a collection: {shown(prefix)}")
-    return str.__str__(prefix)
+    return text

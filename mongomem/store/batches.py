@@ -23,7 +23,7 @@ from langgraph.store.base import (
 )
 
 from mongomem.arguments import checked_flag, checked_text, shown
-from mongomem.errors import InvalidInputError
+from mongomem.errors import InvalidInputError, UnstorableValueError
 from mongomem.store.documents import MAX_DOCUMENT_BYTES, Put
 from mongomem.store.expiry import checked_minutes
 from mongomem.store.filters import Query, checked_filter, to_query
@@ -39,6 +39,10 @@ HIGHEST_SCORE = sys.float_info.max
 LONGEST_PATH = MAX_DOCUMENT_BYTES // 4
 LONGEST_KEY = MAX_DOCUMENT_BYTES // 2
 """In bytes: no document holds longer ones, for it says them several times."""
+
+LONGEST_ENTRIES = 2 * 2**20
+"""In bytes: how long the entries of an item in one index may be, in each of which its name stands once for each prefix.
+With more a write is too large for the cache of a small server (error 388, TransactionTooLargeForCache, MongoDB 6.0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +169,8 @@ def check_namespace(namespace: object, name: str = "namespace") -> Namespace:
     if not isinstance(namespace, (tuple, list)):
         raise InvalidInputError(f'{name} must be a tuple of strings such as ("users", "u1"), not {shown(namespace)}')
     labels = tuple(_checked_label(label, name) for label in elements(namespace))
-    length = total = 0  # of the path, and of the paths of all prefixes
-    for label in labels:
-        length += 1 + len(label.encode())
-        total += length
-    if length > LONGEST_PATH or total > MAX_DOCUMENT_BYTES:
+    length = len(path_of(labels).encode())
+    if length > LONGEST_PATH:
         raise InvalidNamespaceError(f"{name} is longer than any document holds: {length:,} bytes")
     return labels
 
@@ -232,8 +233,10 @@ def _checked_put(op: PutOp, indexing: Indexing | None) -> Put | Deletion:
         return Deletion(namespace, key)
     if not isinstance(op.value, Mapping):
         raise InvalidInputError(f"{name}: value must be a dict, not {shown(op.value)}")
+    if (len(namespace) + 1) * len(item_id(namespace, key).encode()) > LONGEST_ENTRIES:
+        raise UnstorableValueError(f"{name}: namespace and key are longer than the indexes of an item may be")
     value = encode_value(op.value, name)
-    texts = indexing.texts(op.value, index) if indexing else ()
+    texts = indexing.texts(value.value, index) if indexing else ()
     return Put(namespace, key, value, texts, index, ttl)
 
 

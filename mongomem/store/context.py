@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Literal, TypeAlias, get_args
 
+from langgraph.store.base import TTLConfig
+
 from mongomem.arguments import checked_flag, checked_number, shown
 from mongomem.errors import ConfigurationError
 from mongomem.search.matrices import Matrices
 from mongomem.store.coverage import Coverage
 from mongomem.store.damage import Damage
 from mongomem.store.documents import Collections, collections_for
-from mongomem.store.expiry import Expiry, resolve_expiry
+from mongomem.store.expiry import Expiry
 from mongomem.store.indexing import Indexing, resolve_index
 
 Backend: TypeAlias = Literal["auto", "exact", "atlas"]
@@ -116,14 +118,17 @@ class Context:
         told: Any = self.clock()
         if not isinstance(told, datetime) or told.tzinfo is None:
             raise ConfigurationError(f"clock must tell the time as an aware datetime, not {shown(told)}")
-        now = told.astimezone(timezone.utc)
+        try:
+            now = told.astimezone(timezone.utc)
+        except Exception as error:  # out of the range of dates, or whatever a time zone does
+            raise ConfigurationError(f"clock tells a time that has no equal in UTC: {shown(told)}") from error
         return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
 def context_for(
     collection_prefix: str,
     index: Mapping[str, Any] | None,
-    ttl: Mapping[str, Any] | None,
+    ttl: TTLConfig | None,
     *,
     backend: Any,
     matrix_bytes: Any,
@@ -136,7 +141,8 @@ def context_for(
         ConfigurationError: An option is unknown, of the wrong kind, or contradicts another.
     """
     known: dict[str, Backend] = {name: name for name in get_args(Backend)}
-    if not isinstance(backend, str) or backend not in known:
+    chosen = known.get(str.__str__(backend)) if isinstance(backend, str) else None
+    if chosen is None:
         raise ConfigurationError(f"backend must be one of {get_args(Backend)}, not {shown(backend)}")
     if not callable(clock):
         raise ConfigurationError(f"clock must be a function that tells the time, not {shown(clock)}")
@@ -145,8 +151,8 @@ def context_for(
         names=collections_for(collection_prefix),
         configured=indexing,
         matrices=Matrices(checked_number("matrix_bytes", matrix_bytes, error=ConfigurationError)),
-        expiry=resolve_expiry(ttl),
+        expiry=Expiry() if ttl is None else Expiry(omit_expired=ttl.get("omit_expired", True)),
         clock=clock,
         auto_setup=checked_flag("auto_setup", auto_setup, ConfigurationError),
-        backend=known[backend],
+        backend=chosen,
     )

@@ -153,11 +153,13 @@ def put_update(
 def check_size(update: Update, name: str) -> None:
     """Refuse an item that no document can hold, before anything is sent.
 
+    Its names count twice: the server's log, whose entries are documents too, has them beside the item.
+
     Raises:
         UnstorableValueError: It is larger than `MAX_DOCUMENT_BYTES`, names and vectors included.
     """
     changed = len(bson.encode(update.update)) if isinstance(update.update, dict) else 0
-    size = len(bson.encode(update.filter)) + changed
+    size = 2 * len(bson.encode(update.filter)) + changed
     if size > MAX_DOCUMENT_BYTES:
         raise UnstorableValueError(f"{name}: {size:,} bytes with names and vectors, over the 16 MB of a document")
 

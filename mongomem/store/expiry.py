@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, cast
+
+from langgraph.store.base import TTLConfig
 
 from mongomem.arguments import shown
 from mongomem.errors import ConfigurationError, InvalidInputError
@@ -44,8 +46,8 @@ class Expiry:
         return self.omit_expired and expires_at is not None and expires_at <= now
 
 
-def resolve_expiry(ttl: Any) -> Expiry:
-    """Read LangGraph's TTLConfig, any of whose keys may be missing.
+def checked_config(ttl: object) -> TTLConfig | None:
+    """Return a copy of LangGraph's TTLConfig, any of whose keys may be missing.
 
     ``sweep_interval_minutes`` is accepted and without effect: the server sweeps.
 
@@ -53,23 +55,31 @@ def resolve_expiry(ttl: Any) -> Expiry:
         ConfigurationError: An option is unknown or of the wrong kind.
     """
     if ttl is None:
-        return Expiry()
-    if not isinstance(ttl, Mapping):
-        raise ConfigurationError(
-            f'ttl of a store is a TTLConfig such as {{"default_ttl": 60}}, in minutes, not {shown(ttl)}'
-        )
-    options = {name: ttl[name] for name in ttl}
-    for name, given in options.items():
-        if not isinstance(name, str) or name not in _OPTIONS:
+        return None
+    options: dict[str, Any] = {}
+    for name, given in _options(ttl):
+        if not isinstance(name, str) or plain(name) not in _OPTIONS:
             raise ConfigurationError(f"Unknown option of ttl: {shown(name)}; there are {sorted(_OPTIONS)}")
-        kinds = _OPTIONS[name]
+        kinds = _OPTIONS[plain(name)]
         if not isinstance(given, kinds) or (isinstance(given, bool) and kinds is not bool):
-            raise ConfigurationError(f"ttl option {name}: {shown(given)} is of the wrong kind")
+            raise ConfigurationError(f"ttl option {plain(name)}: {shown(given)} is of the wrong kind")
+        options[plain(name)] = plain(given)
     try:
         checked_minutes(options.get("default_ttl"), "default_ttl")
     except InvalidInputError as error:
         raise ConfigurationError(f"ttl option {error}") from error
-    return Expiry(omit_expired=options.get("omit_expired", True))
+    return cast("TTLConfig", options)
+
+
+def _options(ttl: object) -> list[tuple[object, object]]:
+    try:
+        if isinstance(ttl, Mapping):
+            return list(dict.items(ttl) if isinstance(ttl, dict) else ttl.items())
+    except Exception as error:  # whatever a mapping of the caller's own does
+        raise ConfigurationError(f"ttl cannot be read: {shown(error)}") from error
+    raise ConfigurationError(
+        f'ttl of a store is a TTLConfig such as {{"default_ttl": 60}}, in minutes, not {shown(ttl)}'
+    )
 
 
 def checked_minutes(minutes: object, name: str = "ttl") -> float | None:

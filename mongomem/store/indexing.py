@@ -130,9 +130,12 @@ def resolve_index(index: Any) -> Indexing | None:
     if not isinstance(index, Mapping):
         example = '{"embed": "local", "dims": 256}'
         raise ConfigurationError(f"index is an IndexConfig such as {example}, not {shown(index)}")
-    if unknown := [option for option in index if not isinstance(option, str) or option not in KNOWN_OPTIONS]:
+    try:
+        options = dict(index)
+    except Exception as error:  # of a mapping of somebody else
+        raise ConfigurationError(f"index cannot be read: {type(error).__name__}") from error
+    if unknown := [option for option in options if not isinstance(option, str) or option not in KNOWN_OPTIONS]:
         raise ConfigurationError(f"Unknown options of index: {shown(unknown)}; there are {sorted(KNOWN_OPTIONS)}")
-    options = dict(index)
     if options.get("embed") is None:
         raise ConfigurationError('index needs "embed", e.g. {"embed": "openai:text-embedding-3-small", "dims": 1536}')
     metric = options.get("metric", "cosine")

@@ -21,6 +21,7 @@ from mongomem.store.ordered import matching
 from mongomem.store.proposing import proposer
 from mongomem.store.reading import answers, find_by, find_by_id
 from mongomem.store.setup import check_configuration
+from mongomem.store.watching import compare_answers, warn_of_blank_paths
 
 Scored: TypeAlias = tuple[Stored, float | None]
 
@@ -42,6 +43,7 @@ async def semantic_search(
     score, then by id; behind it by update, then by id. With a lowest score nothing follows, and pages end there.
     """
     indexing = await check_configuration(context) or indexing
+    await compare_answers(context, indexing)
     scored = await _ranked(context, indexing, search, query, now)
     end, lowest = search.offset + search.limit, search.min_score
     if lowest is not None:
@@ -52,6 +54,8 @@ async def semantic_search(
         skip = max(0, search.offset - len(scored))
         rest = await matching(context, search, now, skip=skip, limit=missing, without=answered)
         page += [(stored, None) for stored in rest]
+        if rest and not scored:
+            await warn_of_blank_paths(context, least=1)
     return page
 
 

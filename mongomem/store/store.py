@@ -31,6 +31,7 @@ from mongomem.store import plans, sweeper
 from mongomem.store.batches import Batch, list_op, put_op, sort_batch
 from mongomem.store.coalescing import Coalescing
 from mongomem.store.context import Backend, context_for
+from mongomem.store.expiry import checked_config
 from mongomem.store.reindexing import reindex
 from mongomem.store.setup import setup
 from mongomem.store.writing import delete_namespace, sweep
@@ -79,13 +80,13 @@ class MongoStore(BaseStore):
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__()
-        self.ttl_config = ttl
+        self.ttl_config = checked_config(ttl)
         self.index_config = index
-        self._drivers = drivers_for(client, db_name, concerns or Concerns())
+        self._drivers = drivers_for(client, db_name, concerns)
         self._context = context_for(
             checked_prefix(collection_prefix),
             index,
-            ttl,
+            self.ttl_config,
             backend=backend,
             matrix_bytes=matrix_bytes,
             auto_setup=auto_setup,
@@ -265,9 +266,10 @@ class MongoStore(BaseStore):
         """Delete every item that has expired; return how many. The server does the same within a minute."""
         return self._drivers.run(sweep(self._context))
 
-    async def asweep_ttl(self) -> int:
+    @begins_at_call
+    def asweep_ttl(self) -> Coroutine[Any, Any, int]:
         """Do what `sweep_ttl` does."""
-        return await self._drivers.arun(sweep(self._context))
+        return self._drivers.arun(sweep(self._context))
 
     def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> sweeper.Started:
         """Return a future that is done, as ``PostgresStore`` returns one: the server sweeps, and nothing runs here."""

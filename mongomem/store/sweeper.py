@@ -13,6 +13,7 @@ from typing import TypeAlias
 from mongomem.arguments import shown
 from mongomem.errors import InvalidInputError
 from mongomem.store.expiry import checked_minutes
+from mongomem.store.values import plain
 
 Started: TypeAlias = Future[None]
 
@@ -40,6 +41,7 @@ def stop(timeout: object) -> bool:
     Raises:
         InvalidInputError: The timeout is neither None nor a number of seconds from 0 on.
     """
-    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0):
+    seconds = plain(timeout)
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0):
         raise InvalidInputError(f"timeout counts seconds: it must be 0 or more, or None, not {shown(timeout)}")
     return True

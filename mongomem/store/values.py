@@ -29,9 +29,8 @@ from mongomem.errors import CorruptDataError, UnstorableValueError
 MAX_DEPTH = 90
 """MongoDB refuses documents nested deeper than 100 levels (MongoDB 4.4 to 8.2), the item's own included."""
 
-MOST_CONTAINERS = 2 * 2**20
-"""More lists and objects no document of 16 MB holds: each takes eight bytes, name included. A value that holds one
-list many times over may stand for more of them than there is memory."""
+MOST_CONTAINERS = 2**20
+"""Lists and objects of a value. One that holds a list many times over may stand for more than there is memory."""
 
 SPECIAL = "~"
 """Begins the one key of an object that stands for something else in exact bytes."""
@@ -51,6 +50,14 @@ class Encoded:
 
     readable: dict[str, Any]
     exact: bytes | None
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """The value in plain types, as it was when it was encoded."""
+        if self.exact is None:
+            return self.readable
+        value: dict[str, Any] = _from_exact(bson.decode(self.exact)["value"])
+        return value
 
 
 def encode_value(value: Mapping[str, Any], name: str) -> Encoded:
@@ -203,7 +210,7 @@ class _Walk:
         if len(path) > MAX_DEPTH:
             raise UnstorableValueError(f"{self.name}: nested deeper than {MAX_DEPTH} levels, or within itself")
         if self.containers > MOST_CONTAINERS:
-            raise UnstorableValueError(f"{self.name}: more lists and objects than a document of 16 MB holds")
+            raise UnstorableValueError(f"{self.name}: more than {MOST_CONTAINERS:,} lists and objects")
 
     def _unstorable(self, path: Path, reason: str) -> UnstorableValueError:
         place = ".".join(part[:LONGEST_SHOWN] for part in path).replace(".[", "[") or "the value itself"

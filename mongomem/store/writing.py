@@ -23,8 +23,9 @@ from mongomem.store.values import as_utc
 from mongomem.store.watching import compare_answers, warn_of_blank_paths
 from mongomem.upserts import write_all
 
-LONG_TEXTS = 2**20
-"""From this many characters on the size of an item is looked at before its texts are embedded, and not only after."""
+LONG = 2**20
+"""From this many characters of texts and names on the size of an item is looked at before anything is asked, and not
+only when it is embedded."""
 
 
 async def write(context: Context, batch: Batch) -> None:
@@ -52,7 +53,7 @@ async def write(context: Context, batch: Batch) -> None:
 def _check_long(context: Context, puts: Iterable[Put]) -> None:
     """Refuse items that are too large as they are, before their long texts are embedded, which takes its time."""
     for put in puts:
-        if sum(len(text.text) for text in put.texts) > LONG_TEXTS:
+        if len(put.id) + sum(len(text.text) for text in put.texts) > LONG:
             update = put_update(put, None, now=context.now(), there=None, revive=False)
             check_size(update, name_of_item(put.namespace, put.key))
 

@@ -37,7 +37,7 @@ from mongomem.checkpoint.threads import (
     known_thread,
     pause,
     read_members,
-    thread_query,
+    thread_document,
     thread_write,
 )
 from mongomem.commands import BulkWrite, Document, Find, Replace
@@ -91,9 +91,9 @@ async def copy_thread(context: Context, source: object, target: object) -> None:
 
 async def _read(context: Context, thread_id: str) -> Original | None:
     """Read what refers to chunks, before any chunk is: so none that it refers to can come later."""
-    threads = await Find(context.checkpoints, thread_query(thread_id), limit=1)
-    thread = known_thread(context, threads[0]) if threads else None
-    if thread is None or thread.begins:
+    document = await thread_document(context, thread_id)
+    thread = known_thread(context, document)
+    if document is None or thread is None or thread.begins:
         return None
     of_life = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": thread.epoch}
     checkpoints = await Find(context.checkpoints, of_life)
@@ -101,7 +101,7 @@ async def _read(context: Context, thread_id: str) -> Original | None:
     writes = await Find(context.writes, {"thread_id": thread_id})
     written = await read_writes(context, writes)
     return Original(
-        threads[0],
+        document,
         [pair for pair in zip(checkpoints, records, strict=True) if context.lives(pair[1].touched_at)],
         [pair for pair in zip(writes, written, strict=True) if pair[1].epoch in (None, thread.epoch)],
     )

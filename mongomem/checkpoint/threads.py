@@ -148,8 +148,19 @@ async def read_thread(context: Context, thread_id: str) -> ThreadState | None:
     remembered = context.state.threads.get(thread_id)
     if suffices(context, remembered):
         return remembered
+    return known_thread(context, await thread_document(context, thread_id))
+
+
+async def thread_document(context: Context, thread_id: str) -> Document | None:
+    """Return the document of a thread, or None where it is not there.
+
+    Raises:
+        CorruptDataError: It is there, and says to be of another thread.
+    """
     documents = await Find(context.checkpoints, thread_query(thread_id), limit=1)
-    return known_thread(context, documents[0]) if documents else None
+    if not documents and (error := await _misfiled(context.checkpoints, thread_id)):
+        raise error
+    return documents[0] if documents else None
 
 
 def thread_query(thread_id: str) -> Document:
@@ -202,12 +213,19 @@ async def pause(attempt: int) -> None:
 async def contention(context: Context, thread_id: str) -> MongomemError:
     """Return the error that ends the attempts: what got in the way every time, or that others did."""
     for collection in (context.checkpoints, context.writes):
-        for document in await Find(collection, misfiled(thread_id), {"thread_id": 1}, limit=1):
-            return CorruptDataError(
-                f"thread {shown(thread_id)}: its document {document['_id'].hex()} says to be of thread "
-                f"{shown(document.get('thread_id'))}"
-            )
+        if error := await _misfiled(collection, thread_id):
+            return error
     return ContentionError(f"thread {shown(thread_id)} was changed by others {ATTEMPTS} times meanwhile: try again")
+
+
+async def _misfiled(collection: str, thread_id: str) -> CorruptDataError | None:
+    """Return what to say of a document that is a thread's by its `_id`, and says to be of another."""
+    for document in await Find(collection, misfiled(thread_id), {"thread_id": 1}, limit=1):
+        return CorruptDataError(
+            f"thread {shown(thread_id)}: its document {document['_id'].hex()} says to be of thread "
+            f"{shown(document.get('thread_id'))}"
+        )
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,6 +279,29 @@ async def test_a_parent_that_is_gone_does_not_let_later_changes_in(memory: Mongo
     assert found.checkpoint["channel_values"] == {"log": ["a"], "other": {"b": 1}}
 
 
+async def test_labels_and_names_are_as_they_were_passed(memory: MongoMemory) -> None:
+    saver = memory.saver
+    for name in ("one", "two"):
+        config: Any = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
+        await saver.aput(config, checkpoint_of(a=1), {**METADATA, "run_id": name}, {})
+    labels: dict[str, Any] = {"title": "Tea", "tags": {"all": ["a"]}}
+    call: Any = saver.aupdate_thread("two", labels)
+    labels["title"] = "late"
+    labels["tags"]["all"].append("late")
+    assert (await call).metadata["title"] == "Tea"
+    (two,) = [thread for thread in await saver.alist_threads() if thread.thread_id == "two"]
+    assert two.metadata["tags"] == {"all": ["a"]}
+    runs = ["one"]
+    call = saver.adelete_for_runs(runs)
+    runs.append("two")
+    await call
+    names = ["two"]
+    call = saver.aprune(names, strategy="delete")
+    names[0] = "one"
+    await call
+    assert [one async for one in saver.alist(None)] == []
+
+
 # How it is done.
 
 

@@ -106,7 +106,7 @@ async def test_a_large_state_is_serialized_beside_the_loop(saver: MongoSaver) ->
 
     await calls_on_the_loop(1)
     of_few, of_many = await calls_on_the_loop(10), await calls_on_the_loop(20_000)
-    assert of_many < of_few + 20_000  # serializing a message takes several calls
+    assert of_many < of_few + 30_000  # copying a message takes one call, serializing it several
 
 
 async def test_no_lock_makes_puts_wait_for_each_other(saver: MongoSaver, monkeypatch: pytest.MonkeyPatch) -> None:

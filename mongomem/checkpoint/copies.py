@@ -7,14 +7,13 @@ and the messages, and not what else stands in them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from typing import Any
 
 from langgraph.checkpoint.base import Checkpoint
 
 from mongomem.checkpoint.caches import Parent
 from mongomem.checkpoint.encoding import holds
-from mongomem.checkpoint.images import KINDS, set_slot
+from mongomem.checkpoint.images import EMPTIES, KINDS, LEAVES, set_slot
 
 DEEPEST = 64
 """How many containers in each other are copied; what is nested deeper no serializer of LangGraph takes."""
@@ -49,26 +48,32 @@ def detached_values(checkpoint: Checkpoint, parent: Parent) -> Checkpoint:
 def detached(value: Any, room: int = DEEPEST) -> Any:
     """Copy lists, dicts, tuples and LangChain's messages, in whatever depth; anything else is shared."""
     kind = type(value)
-    if kind is str or not room:
+    if kind in FLAT:
+        return value.copy()
+    if not room:
         return value
-    if kind is list:
-        return [detached(one, room - 1) for one in value]
+    if kind is list or kind is tuple:
+        return kind([one if type(one) in LEAVES else _COPIES.get(type(one), detached)(one, room - 1) for one in value])
     if kind is dict:
-        return {key: detached(one, room - 1) for key, one in value.items()}
-    if kind is tuple:
-        return tuple([detached(one, room - 1) for one in value])
-    if kind in KINDS:
-        return _detached_message(value, room - 1)
-    return value.copy() if kind in FLAT else value
+        return {key: one if type(one) in LEAVES else detached(one, room - 1) for key, one in value.items()}
+    return _detached_message(value, room) if kind in KINDS else value
 
 
 def _detached_message(message: Any, room: int) -> Any:
-    """Copy a message as pydantic's own ``model_copy`` does, with its containers."""
-    fields: Mapping[str, Any] = message.__dict__
-    extra = message.__pydantic_extra__
+    """Copy a message as pydantic's own ``model_copy`` does, with its containers, most of which are empty."""
+    fields, extra = message.__dict__.copy(), message.__pydantic_extra__
+    for name, one in fields.items():
+        if type(one) not in LEAVES:
+            fields[name] = detached(one, room) if one or type(one) not in EMPTIES else one.copy()
+    if extra is not None:
+        extra = detached(extra, room) if extra else {}
     copied = object.__new__(type(message))
-    set_slot(copied, "__dict__", {name: detached(one, room) for name, one in fields.items()})
-    set_slot(copied, "__pydantic_fields_set__", {*message.__pydantic_fields_set__})
-    set_slot(copied, "__pydantic_extra__", detached(extra, room) if extra else extra)
+    set_slot(copied, "__dict__", fields)
+    set_slot(copied, "__pydantic_fields_set__", message.__pydantic_fields_set__)
+    set_slot(copied, "__pydantic_extra__", extra)
     set_slot(copied, "__pydantic_private__", message.__pydantic_private__)
     return copied
+
+
+_COPIES = dict.fromkeys(KINDS, _detached_message)
+"""How elements of lists are copied that are no leaves and not `detached` in the usual way: by one call a message."""

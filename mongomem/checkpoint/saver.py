@@ -56,8 +56,8 @@ class MongoSaver(ThreadUpkeep):
     into chunks that checkpoints share. Safe to share between threads and tasks.
 
     Args:
-        client: A ``MongoClient`` (sync and async methods), an ``AsyncMongoClient`` (async methods only)
-            or a ``mongomock.MongoClient``. The caller owns and closes it.
+        client: A ``MongoClient``, an ``AsyncMongoClient`` (async methods, and sync ones from other threads than that
+            of its event loop) or a ``mongomock.MongoClient``. The caller owns and closes it.
         db_name: The database. None: the one that the client's connection string names, else ``mongomem``.
         serde: Serializer of values; LangGraph's ``EncryptedSerializer`` encrypts every chunk. The default one revives
             data types and calls no function, see `mongomem.checkpoint.default_serializer`.
@@ -230,7 +230,11 @@ class MongoSaver(ThreadUpkeep):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> Coroutine[Any, Any, RunnableConfig]:
-        """Do what `put` does."""
+        """Do what `put` does. What is stored is what was passed at the call, whatever is done to it afterwards.
+
+        Values of about 1 MB and more are serialized beside the event loop. Of these the lists, dicts, tuples and
+        LangChain messages are copied at the call; other objects in them must not change before the call returns.
+        """
         return self._drivers.arun(writing.put(self._context(), config, checkpoint, metadata))
 
     def put_writes(

@@ -45,8 +45,8 @@ class MongoStore(BaseStore):
     Safe to share between threads and tasks.
 
     Args:
-        client: A ``MongoClient`` (sync and async methods), an ``AsyncMongoClient`` (async methods only)
-            or a ``mongomock.MongoClient``. The caller owns and closes it.
+        client: A ``MongoClient``, an ``AsyncMongoClient`` (async methods, and sync ones from other threads than that
+            of its event loop) or a ``mongomock.MongoClient``. The caller owns and closes it.
         db_name: The database. None: the one that the client's connection string names, else ``mongomem``.
         index: LangGraph's ``IndexConfig``: ``embed``, ``dims``, ``fields``, and beside them ``metric``:
             "cosine" (the default), "dot" or "euclidean"; ``model``: what the model is called, where that cannot be

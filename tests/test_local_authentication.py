@@ -126,11 +126,12 @@ def test_a_server_without_users_makes_no_exception(tmp_path: Path, monkeypatch: 
     """The first user is not whoever on the machine is first to ask for it."""
     refusals = []
 
-    def asked(port: int, credentials: Credentials, timeout: float) -> None:
-        with stranger(port) as client, pytest.raises(OperationFailure) as refused:
-            client.admin.command("createUser", "stranger", pwd="x", roles=["root"])
+    def asked(client: MongoClient[dict[str, Any]], credentials: Credentials) -> None:
+        assert client.address is not None
+        with stranger(client.address[1]) as nobody, pytest.raises(OperationFailure) as refused:
+            nobody.admin.command("createUser", "stranger", pwd="x", roles=["root"])
         refusals.append(refused.value.code)
-        let_user_in(port, credentials, timeout)
+        let_user_in(client, credentials)
 
     let_user_in = replica_set._let_user_in
     monkeypatch.setattr(replica_set, "_let_user_in", asked)
@@ -195,7 +196,13 @@ def test_another_key_opens_the_data_at_the_next_start(tmp_path: Path, damage: Ca
 
 
 @pytest.mark.parametrize(
-    "damage", [{"dropUser": "mongomem"}, {"updateUser": "mongomem", "pwd": "x"}, {"dropAllUsersFromDatabase": 1}]
+    "damage",
+    [
+        {"dropUser": "mongomem"},
+        {"dropAllUsersFromDatabase": 1},
+        {"updateUser": "mongomem", "pwd": "x"},
+        {"updateUser": "mongomem", "pwd": "x", "mechanisms": ["SCRAM-SHA-1"]},
+    ],
 )
 def test_the_user_is_mended_by_who_joins_and_by_who_starts(tmp_path: Path, damage: Mapping[str, Any]) -> None:
     with LocalServer(tmp_path) as server:
@@ -208,6 +215,13 @@ def test_the_user_is_mended_by_who_joins_and_by_who_starts(tmp_path: Path, damag
             client.admin.command(dict(damage))
     with LocalServer(tmp_path) as server:
         assert keys(server.uri) == ["a"]
+
+
+def test_a_user_without_rights_gets_them_at_the_next_start(tmp_path: Path) -> None:
+    with LocalServer(tmp_path) as server, system(port_of(server), read_credentials(tmp_path)) as client:
+        client.admin.command("updateUser", "mongomem", roles=[])
+    with LocalServer(tmp_path) as server:
+        write(server.uri, "a")
 
 
 def test_a_crash_before_the_user_is_made_heals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import pbkdf2_hmac, sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from mongomem._server.ownership import own_file, write_own
 KEY_FILE = "keyfile"
 USER = "mongomem"
 
+_MECHANISM = "SCRAM-SHA-256"
 _KEY = re.compile(rb"[0-9a-f]{64}")
 _PURPOSE = b"the password of the user mongomem"  # what is computed for another purpose would be another one
 
@@ -38,17 +41,27 @@ class Credentials:
         """The password of `USER`. It tells nothing of the key."""
         return hmac.new(self.key.encode(), _PURPOSE, "sha256").hexdigest()
 
+    def are_those_of(self, user: Mapping[str, Any]) -> bool:
+        """Tell whether a document of ``admin.system.users`` has this password and may do everything."""
+        if {"role": "root", "db": "admin"} not in user["roles"] or _MECHANISM not in user["credentials"]:
+            return False
+        scram = user["credentials"][_MECHANISM]
+        # RFC 5802, section 3
+        salted = pbkdf2_hmac("sha256", self.password.encode(), b64decode(scram["salt"]), scram["iterationCount"])
+        client_key = hmac.digest(salted, b"Client Key", "sha256")
+        return hmac.compare_digest(sha256(client_key).digest(), b64decode(scram["storedKey"]))
+
     def uri(self, hosts: Sequence[str], replica_set: str) -> str:
         """Write the connection string of `USER`."""
         return f"mongodb://{USER}:{self.password}@{','.join(hosts)}/?replicaSet={replica_set}&authSource=admin"
 
     def of_user(self) -> Mapping[str, Any]:
         """Give the options of a client that is `USER`."""
-        return {"username": USER, "password": self.password, "authSource": "admin", "authMechanism": "SCRAM-SHA-256"}
+        return {"username": USER, "password": self.password, "authSource": "admin", "authMechanism": _MECHANISM}
 
     def of_system(self) -> Mapping[str, Any]:
         """Give the options of a client that is ``__system``, whom mongod knows by its key file before any user."""
-        return {"username": "__system", "password": self.key, "authSource": "local", "authMechanism": "SCRAM-SHA-256"}
+        return {"username": "__system", "password": self.key, "authSource": "local", "authMechanism": _MECHANISM}
 
 
 def read_credentials(data_dir: Path) -> Credentials:

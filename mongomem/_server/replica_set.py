@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from pymongo import MongoClient
@@ -42,12 +42,13 @@ def await_replica_set(leases: Sequence[Lease], credentials: Credentials, timeout
         LocalServerError: They were started with another key, or by an earlier mongomem without one.
     """
     deadline = time.monotonic() + timeout
+    if not configure and _is_ready(leases, credentials, timeout, deadline):
+        return
     try:
-        if configure:
-            with connect(leases[0].port, timeout, credentials.of_system()) as client:
-                _configure(client, hosts_of(leases), deadline)
-        primary = _await_primary(leases, timeout, deadline)
-        _let_user_in(primary.port, credentials, timeout)
+        with _connected(leases, timeout, credentials.of_system()) as clients:
+            if configure:
+                _configure(clients[0], hosts_of(leases), deadline)
+            _let_user_in(_await_primary(clients, leases, deadline), credentials)
     except OperationFailure as error:
         if error.code != _AUTHENTICATION_FAILED:
             raise
@@ -57,8 +58,26 @@ def await_replica_set(leases: Sequence[Lease], credentials: Credentials, timeout
         ) from None
 
 
+def _is_ready(leases: Sequence[Lease], credentials: Credentials, timeout: float, deadline: float) -> bool:
+    """Wait for the primary as our user; False if it is not let in."""
+    try:
+        with _connected(leases, timeout, credentials.of_user()) as clients:
+            _await_primary(clients, leases, deadline)
+    except OperationFailure as error:
+        if error.code != _AUTHENTICATION_FAILED:
+            raise
+        return False
+    return True
+
+
+@contextmanager
+def _connected(leases: Sequence[Lease], timeout: float, login: Mapping[str, Any]) -> Iterator[list[_Client]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(connect(lease.port, timeout, login)) for lease in leases]
+
+
 def connect(port: int, timeout: float, login: Mapping[str, Any]) -> _Client:
-    """Connect to one node, as nobody or with the options of a login, which the first command performs."""
+    """Connect to one node with the options of a login, which the first command performs."""
     limit = int(timeout * 1000)
     return MongoClient(
         HOST,
@@ -71,20 +90,12 @@ def connect(port: int, timeout: float, login: Mapping[str, Any]) -> _Client:
     )
 
 
-def _let_user_in(port: int, credentials: Credentials, timeout: float) -> None:
-    """Make sure that our user can log in: create it where it is missing, and set its password where it is another."""
-    try:
-        with connect(port, timeout, credentials.of_user()) as client:
-            client.admin.command("ping")
-    except OperationFailure as error:
-        if error.code != _AUTHENTICATION_FAILED:
-            raise
-    else:
-        return
-    with connect(port, timeout, credentials.of_system()) as client:
-        known = client.admin.command("usersInfo", USER)["users"]
+def _let_user_in(client: _Client, credentials: Credentials) -> None:
+    """Create our user where it is missing, and give it the password of the key where it has another."""
+    stored = client.admin["system.users"].find_one({"user": USER, "db": "admin"})
+    if stored is None or not credentials.are_those_of(stored):
         client.admin.command(
-            "updateUser" if known else "createUser",
+            "createUser" if stored is None else "updateUser",
             USER,
             pwd=credentials.password,
             roles=["root"],
@@ -117,23 +128,23 @@ def _await_config(client: _Client, deadline: float) -> dict[str, Any]:
             return config
 
 
-def _await_primary(leases: Sequence[Lease], timeout: float, deadline: float) -> Lease:
-    """Poll until one node accepts writes and the others replicate; tell which one it is. Needs no login."""
-    with ExitStack() as stack:
-        clients = [stack.enter_context(connect(lease.port, timeout, {})) for lease in leases]
-        while time.monotonic() < deadline:
-            if not all(lease.is_alive() for lease in leases):
-                raise MongodExitedError(None)
-            states = [_state_of(client) for client in clients]
-            if "primary" in states and "other" not in states:
-                return leases[states.index("primary")]
-            time.sleep(0.02)
+def _await_primary(clients: Sequence[_Client], leases: Sequence[Lease], deadline: float) -> _Client:
+    """Poll until one node accepts writes and the others replicate; tell which one it is."""
+    while time.monotonic() < deadline:
+        if not all(lease.is_alive() for lease in leases):
+            raise MongodExitedError(None)
+        states = [_state_of(client) for client in clients]
+        if "primary" in states and "other" not in states:
+            return clients[states.index("primary")]
+        time.sleep(0.02)
     raise TimeoutError("its replica set has no primary")
 
 
 def _state_of(client: _Client) -> str:
     try:
         hello = client.admin.command("hello")
-    except PyMongoError:  # e.g. a connection that a change of state closed
-        return "other"
+    except PyMongoError as error:
+        if isinstance(error, OperationFailure) and error.code == _AUTHENTICATION_FAILED:
+            raise
+        return "other"  # e.g. a connection that a change of state closed
     return "primary" if hello["isWritablePrimary"] else "secondary" if hello["secondary"] else "other"

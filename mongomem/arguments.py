@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import reprlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from mongomem.errors import InvalidInputError, MongomemError
@@ -62,6 +63,21 @@ def without_secrets(text: str) -> str:
     for secret, instead in _SECRETS:
         text = secret.sub(instead, text)
     return text
+
+
+@contextmanager
+def looking_at(name: str, error: type[MongomemError] = InvalidInputError) -> Iterator[None]:
+    """Turn whatever a value raises while it is looked at into the one error that names the parameter.
+
+    Raises:
+        InvalidInputError: Or the `error` given: it raised something.
+    """
+    try:
+        yield
+    except MongomemError:
+        raise
+    except Exception as raised:
+        raise error(f"{name} cannot be used: looking at it raised {type(raised).__name__}") from raised
 
 
 def checked_flag(name: str, value: object, error: type[MongomemError] = InvalidInputError) -> bool:

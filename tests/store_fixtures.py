@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from bag_of_words import bag_of_words
+from mongomem.commands import Plan
 from mongomem.store.store import MongoStore
 from saver_fixtures import Calls, client_of
 
@@ -45,6 +47,27 @@ class CountingEmbedder:
         if self.error is not None:
             raise self.error
         return self._embed(texts)
+
+
+@dataclass
+class Stepped:
+    """A plan that is performed by and by, so that others can act in between."""
+
+    plan: Plan[Any]
+    database: Any
+    result: Any = None
+    ended: bool = False
+    commands: int = 0
+    _reply: Any = None
+
+    def perform(self, commands: int = 10_000) -> None:
+        """Perform some more commands, or all that there are."""
+        try:
+            for _ in range(0 if self.ended else commands):
+                self._reply = self.plan.send(self._reply).perform(self.database)
+                self.commands += 1
+        except StopIteration as finished:
+            self.result, self.ended = finished.value, True
 
 
 def words(dims: int = DIMS, **index: Any) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import combinations
 from typing import Any
@@ -18,7 +17,7 @@ from mongomem.commands import Command, Plan
 from mongomem.effects import Sleep
 from mongomem.store import plans
 from mongomem.store.reindexing import reindex
-from store_fixtures import keys, words
+from store_fixtures import Stepped, keys, words
 
 NS = ("users", "u1")
 EXACT: Any = {"index": words(fields=["text"]), "backend": "exact"}
@@ -84,7 +83,7 @@ def test_what_is_reindexed_meanwhile_is_found_once(
         database.mongomem_store_settings.drop()
         MongoStore(mongo_client, database_name, index=old).batch([PutOp(NS, key, {"text": key}) for key in expected])
         store = MongoStore(mongo_client, database_name, index=new, backend="exact")
-        conversion = Conversion(reindex(MongoStore(mongo_client, database_name, index=new)._context), database)
+        conversion = Stepped(reindex(MongoStore(mongo_client, database_name, index=new)._context), database)
         while database.mongomem_store_settings.find_one({"dims": 16}) is None:
             conversion.perform(1)
         plan = plans.search(store._context, SearchOp(NS, query="k3", limit=50))
@@ -96,21 +95,6 @@ def test_what_is_reindexed_meanwhile_is_found_once(
     for place in range(commands):
         for share in (4, 50):
             assert search(place, share)[0] == expected, (place, share)
-
-
-@dataclass
-class Conversion:
-    """A plan that is performed by and by."""
-
-    plan: Plan[Any]
-    database: Any
-    reply: Any = None
-
-    def perform(self, commands: int) -> None:
-        """Perform some more commands, or all that there are."""
-        with suppress(StopIteration):
-            for _ in range(commands):
-                self.reply = self.plan.send(self.reply).perform(self.database)
 
 
 @pytest.mark.parametrize("filter", [None, {"n": {"$gte": 0}}, {"n": {"$ne": -1}}])

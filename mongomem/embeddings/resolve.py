@@ -7,13 +7,13 @@ from typing import Any, TypeAlias
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base.embed import ensure_embeddings
 
-from mongomem.arguments import checked_number, checked_text, shown, without_secrets
+from mongomem.arguments import checked_number, checked_text, looking_at, shown, without_secrets
 from mongomem.embeddings.batches import BatchSize
 from mongomem.embeddings.embedder import Embedder
 from mongomem.embeddings.functions import EmbeddingFunction, function_embedder, langchain_embedder
 from mongomem.embeddings.local import local_embedder
 from mongomem.embeddings.openai import OpenAIEmbedder
-from mongomem.errors import ConfigurationError, MongomemError
+from mongomem.errors import ConfigurationError
 
 EmbedOption: TypeAlias = str | Embeddings | EmbeddingFunction
 
@@ -43,17 +43,16 @@ def resolve_embedder(
         ConfigurationError: Nothing can be made of `embed`, a package is missing, `dims` does not fit, nothing names the
             model, or an option is of the wrong kind.
     """
-    if dims is not None and (type(dims) is not int or not 1 <= dims <= MOST_DIMS):
-        raise ConfigurationError(f"dims must be a positive number of dimensions, {MOST_DIMS:,} at most: {shown(dims)}")
-    said = None if model is None else _checked_name("model", model)
-    if batch_size is not None:
-        checked_number("batch_size", batch_size, least=1, error=ConfigurationError)
-    try:
+    with looking_at("dims", ConfigurationError):
+        if dims is not None and (type(dims) is not int or not 1 <= dims <= MOST_DIMS):
+            raise ConfigurationError(f"dims must be a positive number, {MOST_DIMS:,} at most, not {shown(dims)}")
+    with looking_at("model", ConfigurationError):
+        said = None if model is None else _checked_name("model", model)
+    with looking_at("batch_size", ConfigurationError):
+        if batch_size is not None:
+            batch_size = checked_number("batch_size", batch_size, least=1, error=ConfigurationError)
+    with looking_at("embed", ConfigurationError):
         return _embedder(embed, dims, BatchSize(batch_size), said)
-    except MongomemError:
-        raise
-    except Exception as error:  # of whatever an object does when it is looked at
-        raise ConfigurationError(f"embed cannot be used, looking at it raised {type(error).__name__}") from error
 
 
 def _embedder(embed: Any, dims: int | None, batch_size: BatchSize, said: str | None) -> Embedder:

@@ -14,7 +14,7 @@ from typing import Any
 
 from langgraph.store.base import get_text_at_path, tokenize_path
 
-from mongomem.arguments import checked_text, shown
+from mongomem.arguments import checked_text, looking_at, shown
 from mongomem.embeddings.embedder import Embedder
 from mongomem.embeddings.identity import FORM
 from mongomem.embeddings.resolve import resolve_embedder
@@ -127,26 +127,31 @@ def resolve_index(index: Any) -> Indexing | None:
     """
     if index is None:
         return None
-    if not isinstance(index, Mapping):
-        example = '{"embed": "local", "dims": 256}'
-        raise ConfigurationError(f"index is an IndexConfig such as {example}, not {shown(index)}")
-    try:
-        options = dict(index)
-    except Exception as error:  # of a mapping of somebody else
-        raise ConfigurationError(f"index cannot be read: {type(error).__name__}") from error
-    if unknown := [option for option in options if not isinstance(option, str) or option not in KNOWN_OPTIONS]:
-        raise ConfigurationError(f"Unknown options of index: {shown(unknown)}; there are {sorted(KNOWN_OPTIONS)}")
-    if options.get("embed") is None:
-        raise ConfigurationError('index needs "embed", e.g. {"embed": "openai:text-embedding-3-small", "dims": 1536}')
-    metric = options.get("metric", "cosine")
-    if not isinstance(metric, str) or metric not in METRICS:
-        raise ConfigurationError(f"metric must be one of {METRICS}, not {shown(metric)}")
-    fields = _checked_fields(options.get("fields"))
+    with looking_at("index", ConfigurationError):
+        options = _checked_options(index)
+    with looking_at("metric", ConfigurationError):
+        metric = options.get("metric", "cosine")
+        if not isinstance(metric, str) or metric not in METRICS:
+            raise ConfigurationError(f"metric must be one of {METRICS}, not {shown(metric)}")
+    with looking_at("fields", ConfigurationError):
+        fields = _checked_fields(options.get("fields"))
     passed = {name: options.get(name) for name in ("dims", "model", "batch_size")}
     embedder = resolve_embedder(options["embed"], **passed)
     if embedder.dims is None:
         raise ConfigurationError('index needs "dims", the number of dimensions of its vectors')
     return Indexing(embedder, embedder.dims, fields, metric)
+
+
+def _checked_options(index: Any) -> dict[str, Any]:
+    if not isinstance(index, Mapping):
+        example = '{"embed": "local", "dims": 256}'
+        raise ConfigurationError(f"index is an IndexConfig such as {example}, not {shown(index)}")
+    options = dict(index)
+    if unknown := [option for option in options if not isinstance(option, str) or option not in KNOWN_OPTIONS]:
+        raise ConfigurationError(f"Unknown options of index: {shown(unknown)}; there are {sorted(KNOWN_OPTIONS)}")
+    if options.get("embed") is None:
+        raise ConfigurationError('index needs "embed", e.g. {"embed": "openai:text-embedding-3-small", "dims": 1536}')
+    return options
 
 
 def _checked_fields(fields: Any) -> tuple[str, ...]:

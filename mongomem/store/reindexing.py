@@ -132,13 +132,16 @@ def _claim(configured: Indexing, stored: Document | None, force: bool) -> Claim:
 
 
 async def _make(context: Context, claim: Claim) -> None:
-    """Let the settings say what the vectors are made by, unless another reindex has changed them since it began.
+    """Let the settings say what the vectors are made by, unless another reindex has changed them since this one began.
+
+    Before each page is written, and after it was read: so what another one has made anew since is not written to, for
+    it is not as it was read, and what is written to before that one will find.
 
     Raises:
         IndexMismatchError: It has.
     """
     if claim.is_made:
-        return
+        return await _check(context, claim)
     settings = claim.target.settings | ({FORCED: True} if claim.is_forced else {})
     if claim.seen is None:
         update = Update({"_id": CONFIGURATION}, {"$setOnInsert": settings}, upsert=True)
@@ -148,7 +151,7 @@ async def _make(context: Context, claim: Claim) -> None:
         update = Update({"_id": CONFIGURATION, **seen}, {"$set": settings, **({"$unset": gone} if gone else {})})
     await BulkWrite(context.names.settings, [update])
     claim.is_made = True
-    await _check(context, claim)
+    return await _check(context, claim)
 
 
 async def _check(context: Context, claim: Claim) -> None:
@@ -157,8 +160,6 @@ async def _check(context: Context, claim: Claim) -> None:
     Raises:
         IndexMismatchError: They say something else.
     """
-    if not claim.is_made:
-        return
     stored = await stored_configuration(context) or {}
     if (stored.get("fingerprint"), stored.get("generation", 0)) != (claim.target.fingerprint, claim.target.generation):
         raise mismatch(context, claim.target, stored)
@@ -178,7 +179,6 @@ async def _pass(context: Context, claim: Claim, before: Pass) -> Pass:
     after: Document = {}
     now = Pass()
     while True:
-        await _check(context, claim)
         condition = {**_undone(claim.target), **after}
         page = await Find(context.items, condition, NEEDED, sort=[("_id", 1)], limit=PAGE, hint=BY_ID)
         if not page:

@@ -1,4 +1,4 @@
-"""Every public parameter of the saver and the memory x every hostile value: answered, or refused by one that names it."""
+"""Every public parameter of saver and memory x every hostile value: answered, or refused by an error that names it."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from pymongo import MongoClient
 from graphs import chain_of
 from mongomem import ConfigurationError, MongoSaver
 from saver_fixtures import KINDS, Calls, saver_of
+from store_fixtures import named
 
 CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 CHECKPOINT: Any = {
@@ -21,7 +22,7 @@ CHECKPOINT: Any = {
     "channel_versions": {"a": "1"},
     "versions_seen": {},
 }
-FOREIGN_IDS: list[Any] = [ObjectId(), "an id", 7, {"compound": 1}, b"bytes of another length"]
+FOREIGN_IDS: list[Any] = [ObjectId(b"a" * 12), "an id", 7, {"compound": 1}, b"bytes of another length"]
 
 
 async def put(calls: Calls) -> Any:
@@ -47,7 +48,7 @@ async def test_documents_of_others_are_named_before_anything_is_written(
         assert len(list(collection.list_indexes())) == 1
 
 
-@pytest.mark.parametrize("foreign", FOREIGN_IDS, ids=repr)
+@pytest.mark.parametrize("foreign", FOREIGN_IDS, ids=named)
 def test_ids_of_every_other_kind_are_recognised(foreign: Any, mongo_client: MongoClient, database_name: str) -> None:
     mongo_client[database_name]["mongomem_checkpoints"].insert_one({"_id": foreign})
     with pytest.raises(ConfigurationError, match="another package uses it"):

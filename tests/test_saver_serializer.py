@@ -22,6 +22,7 @@ from pydantic import BaseModel, SecretStr
 
 from mongomem.checkpoint.default_serializer import checked_serde, default_serializer, is_data_type
 from mongomem.errors import ConfigurationError
+from store_fixtures import named
 
 
 class Colour(Enum):
@@ -115,7 +116,7 @@ def test_what_holds_no_data_is_no_data_type(callable_one: Any) -> None:
     assert not is_data_type(callable_one)
 
 
-@pytest.mark.parametrize("wrong", [7, "json", object(), dict, type(default_serializer()), []], ids=repr)
+@pytest.mark.parametrize("wrong", [7, "json", object(), dict, type(default_serializer()), []], ids=named)
 def test_what_is_no_serializer_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="serde must be a serializer"):
         checked_serde(wrong)

@@ -12,11 +12,12 @@ from pymongo import MongoClient
 from graphs import chain_of
 from mongomem import InvalidInputError, MongoSaver
 from mongomem.checkpoint.versions import next_version
+from store_fixtures import named
 
 KINDS: list[Any] = [None, "00000000000000000000000000000007.0.5", "7", 0, 7, 2**63, 2**70, 0.0, 7.5, 2.0**60, 1e300, -3]
 
 
-@pytest.mark.parametrize("current", KINDS, ids=repr)
+@pytest.mark.parametrize("current", KINDS, ids=named)
 def test_the_next_version_is_above_the_last_and_of_its_kind(current: Any) -> None:
     following = [next_version(current)]
     for _ in range(20):
@@ -30,7 +31,7 @@ def test_two_branches_that_count_alike_differ() -> None:
     assert next_version(None) != next_version(None)
 
 
-@pytest.mark.parametrize("wrong", [True, "", "a", ".5", b"1", [], {}, math.nan, math.inf, object()], ids=repr)
+@pytest.mark.parametrize("wrong", [True, "", "a", ".5", b"1", [], {}, math.nan, math.inf, object()], ids=named)
 def test_what_is_no_version_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="version"):
         next_version(wrong)

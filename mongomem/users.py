@@ -125,7 +125,8 @@ async def _finish_deletions(context: SaverContext) -> None:
     """Finish deletions that broke off: of a thread without checkpoints nothing says any more whose it was."""
     unfinished = {"type": THREAD, "deleted_at": {"$gt": BEGAN}, "updated_at": {"$ne": None}}
     for document in await Find(context.checkpoints, unfinished, {"thread_id": 1}):
-        await delete_thread(context, document["thread_id"])
+        if isinstance(document.get("thread_id"), str):  # else it is damaged, and no thread's
+            await delete_thread(context, document["thread_id"])
 
 
 async def erase_user(

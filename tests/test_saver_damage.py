@@ -21,6 +21,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pymongo import MongoClient
 
 from graphs import Steps
+from mongomem import MongoMemory
 from mongomem.checkpoint.documents import all_but_the_thread
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.drivers import DECODING
@@ -117,8 +118,8 @@ class World:
         source, calls = random.Random(7), self.calls()
         self.other = await Steps(calls, "other", user_id="ada").put({"run_id": "r0"}, a=1)
         steps = Steps(calls, "t", user_id="ada")
-        await steps.put({"run_id": "r1"}, long=source.randbytes(60_000), small=1)
-        await steps.put({"run_id": "r2"}, long=source.randbytes(60_000))
+        await steps.put({"run_id": "r1"}, long=source.randbytes(90_000), small=1)
+        await steps.put({"run_id": "r2"}, long=source.randbytes(90_000))
         self.newest = await steps.put({"run_id": "r3"}, small=2)
         await calls("put_writes", self.newest, [("small", 3), ("long", source.randbytes(80_000))], "task")
         await Steps(calls, "t", "child", user_id="ada").put({"run_id": "r3"}, a=1)
@@ -152,6 +153,15 @@ class World:
             yield "write", WRITES, write
             if "chunks" in write:
                 yield "chunk", CHECKPOINTS, chunks[bytes(write["chunks"][0][:16])]
+
+    def memory(self) -> MongoMemory:
+        return MongoMemory(self.client, self.database.name, auto_setup=False, saver_options=self.options)
+
+    async def exported(self) -> list[Any]:
+        """Return all of the user."""
+        if self.kind in ("threaded", "awaiting"):
+            return [one async for one in self.memory().aexport_user("ada")]
+        return list(self.memory().export_user("ada"))
 
     async def attempt(self, what: str, work: Awaitable[Any], right: Callable[[Any], bool]) -> None:
         """Await what may be right, or end in a typed error; keep what else it does."""
@@ -227,7 +237,7 @@ async def read_all(world: World, kind: str, path: Path, state: str) -> None:
 
 READS: tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...] = (
     ("get_delta_channel_history", (), {"channels": ["long", "none"]}),
-    ("list_threads", (), {}),
+    ("list_threads", (), {"count_checkpoints": True}),
     ("list_threads", (), {"filter": {"user_id": "ada"}}),
     ("delete_idle_threads", (timedelta(microseconds=1),), {"dry_run": True}),
     ("prune", (["t"],), {"dry_run": True}),
@@ -252,7 +262,7 @@ async def change_all(world: World, kind: str, path: Path, state: str) -> None:
     writes = [("small", 3), ("long", b"l" * 80_000)]
     await world.change(f"{what}: put_writes", world.calls()("put_writes", world.newest, writes, "task"))
     again()
-    for name, argument in (("prune", ["t"]), ("delete_for_runs", ["r2"])):
+    for name, argument in (("prune", ["t"]), ("delete_for_runs", ["r3"])):
         raised = await world.change(f"{what}: {name}", world.calls()(name, argument))
         if raised and world.stored() != before:
             world.wrong.append(f"{what}: {name} is half done")
@@ -260,6 +270,13 @@ async def change_all(world: World, kind: str, path: Path, state: str) -> None:
     raised = await world.change(f"{what}: copy_thread", world.calls()("copy_thread", "t", "copy"))
     if raised and await world.calls().list({"configurable": {"thread_id": "copy"}}):
         world.wrong.append(f"{what}: copy_thread is half done")
+    again()
+    await world.change(f"{what}: update_thread", world.calls()("update_thread", "t", {"title": "x"}))
+    again()
+    await world.change(f"{what}: export_user", world.exported())
+    await world.change(f"{what}: erase_user", Calls(world.memory(), world.kind)("erase_user", "ada"), may_raise=False)
+    if world.database[CHECKPOINTS].count_documents({"type": "checkpoint", "thread_id": "other"}):
+        world.wrong.append(f"{what}: erase_user leaves another thread")
     again()
     await world.change(f"{what}: delete_thread", world.calls()("delete_thread", "t"), may_raise=False)
     left = {"_id": all_but_the_thread("t")["_id"]}

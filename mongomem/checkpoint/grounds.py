@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from mongomem.checkpoint.addresses import Address
 from mongomem.checkpoint.caches import Parent, ThreadState
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents import checkpoint_key, thread_key, utc
+from mongomem.checkpoint.documents import checkpoint_key, thread_key
 from mongomem.checkpoint.encoding import NO_PARENT
-from mongomem.checkpoint.loading import MissingChunkError
+from mongomem.checkpoint.loading import MissingChunkError, read_records
 from mongomem.checkpoint.parents import read_parent
+from mongomem.checkpoint.records import Record
 from mongomem.checkpoint.threads import known_thread, new_thread, suffices
-from mongomem.commands import Document, Find
+from mongomem.commands import Find
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +55,17 @@ async def survey(context: Context, address: Address) -> Ground:
     found = {document["_id"]: document for document in await Find(context.checkpoints, query)}
     thread_document, parent_document = found.get(keys[0]), found.get(keys[-1]) if keys[1:] else None
     thread = known_thread(context, thread_document) or new_thread(context)
-    if parent_document is None or parent_document.get("epoch") != thread.epoch:
+    records = await read_records(context, [parent_document] if parent_document else [])
+    if not records or records[0].epoch != thread.epoch:
         return Ground(thread, thread_document is not None, NO_PARENT)
-    parent = await _usable_parent(context, address, parent_document, thread)
-    return Ground(thread, True, parent, bool(parent_document.get("hidden")))
+    parent = await _usable_parent(context, records[0], thread)
+    return Ground(thread, True, parent, records[0].hidden)
 
 
-async def _usable_parent(context: Context, address: Address, document: Document, thread: ThreadState) -> Parent:
-    if not context.lives(utc(document["touched_at"])):
+async def _usable_parent(context: Context, record: Record, thread: ThreadState) -> Parent:
+    if not context.lives(record.touched_at):
         return NO_PARENT
     try:
-        return await read_parent(context, address, document, thread.generation)
+        return await read_parent(context, record, thread.generation)
     except MissingChunkError:
         return NO_PARENT

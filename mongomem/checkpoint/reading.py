@@ -263,7 +263,7 @@ async def names_in_truth(context: Context, thread_id: str, epoch: object, wanted
     Raises:
         CorruptDataError: None has, and one cannot be read.
     """
-    place = {"thread_id": thread_id, "hidden": {"$in": [VISIBLE, True]}, "epoch": epoch}
+    place = {"thread_id": thread_id, "hidden": {"$in": [VISIBLE, True]}, "epoch": {"$eq": epoch}}
     query, after = Query(place, filter=wanted), None
     while documents := await _find(context, query, after, LARGEST_PAGE):
         if await _matching(context, wanted, await read_records(context, documents)):

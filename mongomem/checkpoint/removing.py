@@ -24,6 +24,7 @@ from mongomem.checkpoint.documents import (
     next_epoch,
     other_than_after,
     other_than_from,
+    read_field,
     whole_milliseconds,
 )
 from mongomem.checkpoint.lineage import Node, Removal, beyond_the_last, caller_of, removal
@@ -156,7 +157,7 @@ async def delete_for_runs(context: Context, run_ids: object) -> None:
     def doomed(nodes: Sequence[Node]) -> set[Address]:
         return {node.address for node in nodes if node.run_id in wanted}
 
-    for thread_id in sorted({document["thread_id"] for document in found}):
+    for thread_id in sorted({read_field(document, "thread_id", str) for document in found}):
         await _remove(context, thread_id, doomed, dry_run=False)
 
 

@@ -17,6 +17,7 @@ from mongomem.checkpoint.documents import (
     VISIBLE,
     check_key,
     check_version,
+    is_epoch,
     read_field,
     read_time,
     thread_key,
@@ -220,8 +221,14 @@ async def _counted(context: Context, found: Sequence[tuple[Thread, Document]]) -
     visible = {"$match": {"type": CHECKPOINT, "hidden": VISIBLE, "thread_id": {"$in": ids}}}
     counting = {"$group": {"_id": {"thread": "$thread_id", "epoch": "$epoch"}, "count": {"$sum": 1}}}
     groups = await Aggregate(context.checkpoints, [visible, counting]) if ids else []
-    counts = {(one["_id"]["thread"], one["_id"].get("epoch")): one["count"] for one in groups}
+    counts = {(one["_id"]["thread"], _life(one["_id"])): one["count"] for one in groups}
     return [
-        replace(thread, checkpoint_count=counts.get((thread.thread_id, document.get("epoch")), 0))
+        replace(thread, checkpoint_count=counts.get((thread.thread_id, _life(document)), 0))
         for thread, document in found
     ]
+
+
+def _life(fields: Mapping[str, Any]) -> int | None:
+    """Return the epoch of a document; None where that is damaged."""
+    epoch = fields.get("epoch")
+    return epoch if is_epoch(epoch) else None

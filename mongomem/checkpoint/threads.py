@@ -76,11 +76,19 @@ def known_thread(context: Context, document: Document | None) -> ThreadState | N
         is_over = not context.lives(stamped_at)
         begins = is_over or bool(document.get("deleted_at")) or document.get("updated_at") is None
         own_epoch = next_epoch(context.now(), epoch) if is_over else epoch
-        members = {} if begins else read_members(document)
+        members = {} if begins else _members_beside_copies(document)
         name_key = _name_key(context, thread_id, document, begins)
         return ThreadState(own_epoch, generation, stamped_at, name_key, begins, members=members)
     except (CorruptDataError, UnicodeError) as error:
         raise CorruptDataError(f"{what}: its document is not readable: {error}") from error
+
+
+def _members_beside_copies(document: Document) -> Members:
+    """Read the members of a thread that lives, and see that the readable copies beside them can be added to."""
+    for copied in ("metadata", "last_metadata", "identity"):
+        if copied in document:
+            read_field(document, copied, dict)
+    return read_members(document)
 
 
 def read_members(document: Document) -> Members:

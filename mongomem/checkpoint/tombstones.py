@@ -9,10 +9,10 @@ Each look is bounded, and what it does can be repeated, by many processes at onc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pymongo.errors import PyMongoError
 
@@ -101,13 +101,19 @@ async def _clean_living(context: Context, thread: Document, cutoff: datetime) ->
     groups = await Aggregate(context.writes, [{"$match": {"thread_id": thread_id}}, grouped])
     living = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": epoch}
     found = await Find(context.checkpoints, living, {"checkpoint_ns": 1, "checkpoint_id": 1})
-    there = {(one["checkpoint_ns"], one["checkpoint_id"]) for one in found}
-    orphans = [one for one in groups if (one["_id"]["checkpoint_ns"], one["_id"]["checkpoint_id"]) not in there]
+    there = {_place(one) for one in found} | {None}
+    orphans = [one for one in groups if _place(one["_id"]) not in there]
     for start in range(0, len(orphans), SLICE):
         places = [dict(one["_id"]) for one in orphans[start : start + SLICE]]
         late = {"thread_id": thread_id, "touched_at": {"$lte": cutoff}, "$or": places}
         await DeleteMany(context.writes, late)
-    waits = any(utc(one["touched_at"]) > cutoff for one in orphans)
+    waits = any(isinstance(one["touched_at"], datetime) and utc(one["touched_at"]) > cutoff for one in orphans)
     change = {"$set": {"ended_at": context.now()}} if waits else {"$unset": {"ended_at": ""}}
     same = {field: thread[field] for field in ("_id", "thread_id", "epoch", "ended_at")}
     await BulkWrite(context.checkpoints, [Update(same, change)])
+
+
+def _place(fields: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return where in its thread a document says to be; None where that is damaged."""
+    namespace, checkpoint_id = fields.get("checkpoint_ns"), fields.get("checkpoint_id")
+    return (namespace, checkpoint_id) if isinstance(namespace, str) and isinstance(checkpoint_id, str) else None

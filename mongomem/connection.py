@@ -43,8 +43,8 @@ class Connection:
     """
 
     name: str
-    uri: Any
-    client_options: Mapping[str, Any] = field(default_factory=dict)
+    uri: Any = field(repr=False)
+    client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     open_timeout: float | None = OPEN_TIMEOUT
     own: Iterable[str] = ()
     beneath: Mapping[str, Iterable[str]] = field(default_factory=dict)

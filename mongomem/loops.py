@@ -139,11 +139,14 @@ def run_on(loop: Loop, coroutine: Coroutine[Any, Any, T], patience: float | None
     """
     errand = _Errand(loop, coroutine)
     try:
-        errand.wait(patience)
-    except BaseException:
-        errand.withdraw()
-        raise
-    return errand.result.result()
+        try:
+            errand.wait(patience)
+        except BaseException:
+            errand.withdraw()
+            raise
+        return errand.result.result()
+    finally:
+        del errand  # or an error of the coroutine would hold this frame, which holds the error
 
 
 class _Errand(Generic[T]):

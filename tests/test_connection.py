@@ -327,7 +327,12 @@ def test_what_is_no_connection_string_is_refused_and_not_shown(opened: Any, wron
     with pytest.raises(ConfigurationError, match="needs a connection string such as mongodb://") as caught:
         opened.from_conn_string(wrong)
     assert SECRET not in str(caught.value)
-    assert SECRET not in repr(Connection(opened.__name__, "mongodb://h"))
+
+
+def test_a_connection_does_not_show_what_it_connects_by() -> None:
+    connection = Connection("MongoSaver", f"mongodb://ada:{SECRET}@h", {"password": SECRET})
+    assert SECRET not in repr(connection)
+    assert SECRET not in repr(MongoSaver.from_conn_string(f"mongodb://ada:{SECRET}@h", password=SECRET))
 
 
 @pytest.mark.parametrize("uri", [uri for uri in LEAKY if "://" in uri])

@@ -148,7 +148,6 @@ async def test_hostile_arguments_are_answered_or_refused(mongo_uri: str, databas
                     verdict.faults.append(f"{name} = {value}: refused after the server was asked")
         assert verdict.faults == []
         assert verdict.refused > 3_000
-        assert (await store("get", NS, "k")).value is not None
 
 
 def test_hostile_options_are_taken_or_refused_without_io() -> None:

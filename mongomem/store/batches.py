@@ -269,7 +269,7 @@ def _checked_choice(index: object, name: str) -> list[str] | Literal[False] | No
         raise InvalidInputError(
             f'{name}: index must be None, False or a list of paths such as ["text"], not {shown(index)}'
         )
-    return [checked_text("a path of index", path) for path in paths]
+    return list(dict.fromkeys(checked_text("a path of index", path) for path in paths))
 
 
 def _checked_count(name: str, number: object) -> int:

@@ -132,7 +132,10 @@ def _scored(
         return {}
     starts = np.cumsum([0, *(len(own) for _, own in coded[:-1])])
     rows = decode_vectors([vector for _, own in coded for vector in own])
-    sound = np.logical_and.reduceat(are_finite(rows), starts)
+    finite = are_finite(rows)
+    if not finite.all():
+        rows = np.where(finite[:, None], rows, np.float32(0))
+    sound = np.logical_and.reduceat(finite, starts)
     best = np.maximum.reduceat(similarities(rows, query, indexing.metric), starts).tolist()
     for (document, _), is_sound in zip(coded, sound, strict=True):
         if not is_sound:

@@ -10,7 +10,7 @@ import copy
 import math
 import random
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -21,11 +21,10 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pymongo import MongoClient
 
 from graphs import Steps
-from mongomem import MongoMemory
 from mongomem.checkpoint.documents import all_but_the_thread
 from mongomem.checkpoint.saver import MongoSaver
-from mongomem.errors import CorruptDataError, MongomemError, SchemaVersionError
-from saver_fixtures import KINDS, Calls, client_of
+from mongomem.errors import MongomemError
+from saver_fixtures import Calls, client_of
 
 CHECKPOINTS, WRITES = "mongomem_checkpoints", "mongomem_checkpoint_writes"
 

@@ -14,7 +14,8 @@ LONGEST_PREVIEW = 120
 """In characters."""
 
 MOST_LOOKED_AT = 4
-"""Messages from the end that are looked at: the last ones of a step may be calls of tools, which have no text."""
+"""Messages from the end that are looked at, since the last ones may be calls of tools, which have no text; and blocks
+from the beginning of each."""
 
 FIELD = "preview"
 """The name that ``clear_metadata`` has to hold for a preview to stand readable beside an encrypting serializer."""
@@ -36,10 +37,11 @@ def _text(message: object) -> str:
     """Return the beginning of a message's text on one line; empty for what has none."""
     try:
         content: Any = message.get("content") if isinstance(message, Mapping) else getattr(message, "content", message)
-        said = content if isinstance(content, str) else "".join(map(_block_text, content))
+        blocks = content[:MOST_LOOKED_AT] if isinstance(content, list) else [content]
+        said = "".join([_block_text(block)[: 2 * LONGEST_PREVIEW] for block in blocks])
     except Exception:  # whatever a message of the caller's own class does
         return ""
-    line = " ".join(said[: 2 * LONGEST_PREVIEW].split())[:LONGEST_PREVIEW]
+    line = " ".join(said.split())[:LONGEST_PREVIEW]
     return line.encode(errors="ignore").decode()
 
 

@@ -157,7 +157,7 @@ def replace(world: World, document: dict[str, Any]) -> bool:
     if world.kind == "mongomock" and (
         any(isinstance(value, UNKNOWN_TO_MONGOMOCK) for value in document.values())
         or isinstance(document.get("updated_at"), (Timestamp, int, float))
-        or isinstance(document.get("changed_at"), (int, float))
+        or isinstance(document.get("changed_at"), (int, float, list))
         or (isinstance(entries, list) and not all(isinstance(entry, dict) for entry in entries))
     ):
         return False

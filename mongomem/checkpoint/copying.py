@@ -98,13 +98,12 @@ async def _read(context: Context, thread_id: str) -> Original | None:
     of_life = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": thread.epoch}
     checkpoints = await Find(context.checkpoints, of_life)
     records = await read_records(context, checkpoints)
+    living = [pair for pair in zip(checkpoints, records, strict=True) if context.lives(pair[1].touched_at)]
+    there = {record.address for _, record in living}  # a late write of an ended life would never be cleaned in a copy
     writes = await Find(context.writes, {"thread_id": thread_id})
-    written = await read_writes(context, writes)
-    return Original(
-        document,
-        [pair for pair in zip(checkpoints, records, strict=True) if context.lives(pair[1].touched_at)],
-        [pair for pair in zip(writes, written, strict=True) if pair[1].epoch in (None, thread.epoch)],
-    )
+    written = zip(writes, await read_writes(context, writes), strict=True)
+    own = [pair for pair in written if pair[1].address in there and pair[1].epoch in (None, thread.epoch)]
+    return Original(document, living, own)
 
 
 async def _copy(context: Context, original: Original, source_id: str, target_id: str, thread: ThreadState) -> bool:

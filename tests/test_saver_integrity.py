@@ -47,11 +47,11 @@ class World:
         for thread_id in ("t", "u"):
             calls = self.calls()
             steps = Steps(calls, thread_id)
-            configs = [await steps.put(long=SOURCE.randbytes(60_000), blob=b"secret", text=f"of {thread_id}")]
+            configs = [await steps.put(long=SOURCE.randbytes(200_000), blob=b"secret", text=f"of {thread_id}")]
             for number in range(2):
-                configs.append(await steps.put(long=SOURCE.randbytes(60_000), number=number))
+                configs.append(await steps.put(long=SOURCE.randbytes(200_000), number=number))
             for config in configs:
-                writes = [("text", f"written by {thread_id}"), ("blob", b"raw"), ("long", SOURCE.randbytes(70_000))]
+                writes = [("text", f"written by {thread_id}"), ("blob", b"raw"), ("long", SOURCE.randbytes(200_000))]
                 await calls("put_writes", config, writes, "task")
             self.configs[thread_id] = configs
         return self

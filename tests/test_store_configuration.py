@@ -21,10 +21,12 @@ from pymongo.errors import AutoReconnect
 
 from bag_of_words import bag_of_words
 from mongomem import MongoStore
-from mongomem.errors import IndexMismatchError, InvalidInputError
+from mongomem.commands import Find
+from mongomem.errors import IndexMismatchError, InvalidInputError, ReindexError
 from mongomem.search.codes import decode_vectors
 from mongomem.store.reindexing import reindex
-from mongomem.testing import FailingDriver, MongomockDatabase
+from mongomem.store.watching import compare_answers
+from mongomem.testing import FailingDriver, MongomockDatabase, RecordingDriver
 from saver_fixtures import KINDS, client_of
 from store_fixtures import CountingEmbedder, Stepped, keys, store_on, words
 
@@ -281,6 +283,29 @@ def test_damaged_and_unindexed_items_are_not_compared() -> None:
     MongoStore(client, "db", index=index()).put(NS, "new", {"text": "new"})
 
 
+def test_a_store_in_use_compares_again_after_all_was_made_anew() -> None:
+    client = mongomock.MongoClient()
+    stale = MongoStore(client, "db", index=index(shifting))
+    stale.batch(puts(3))
+    SHIFT[0] = 5
+    MongoStore(client, "db", index=index(shifting)).reindex(force=True)
+    SHIFT[0] = 0
+    with pytest.raises(IndexMismatchError, match="force=True"):
+        stale.put(NS, "new", {"text": "new"})
+
+
+def test_large_items_are_not_read_to_compare() -> None:
+    """Of all but a few of the first items only the marks are read."""
+    client = mongomock.MongoClient()
+    MongoStore(client, "db", index=index()).batch(puts(40))
+    store = MongoStore(client, "db", index=index())
+    driver = RecordingDriver(MongomockDatabase(client["db"]))
+    driver(compare_answers(store._context, store._context.indexing))
+    finds = [command for command in driver.commands if isinstance(command, Find)]
+    assert "value" not in finds[0].projection
+    assert len(finds[1].filter["_id"]["$in"]) <= 3
+
+
 # --- everything anew -------------------------------------------------------------------------------
 
 
@@ -457,6 +482,43 @@ def test_a_reindex_that_breaks_off_anywhere_leaves_one_configuration_in_use(perf
         if driver.count <= at:
             break
     assert {(False, 0), (True, 0), (True, 4), (True, 8), (True, 10)} <= outcomes
+
+
+DAMAGES: dict[str, dict[str, Any]] = {
+    "no key": {"$unset": {"key": ""}},
+    "no namespace": {"$unset": {"namespace": ""}},
+    "another namespace": {"$set": {"namespace": ["users", "u2"]}},
+    "another path": {"$set": {"path": 7}},
+    "no value": {"$unset": {"value": ""}},
+    "a value that is none": {"$set": {"value": "text"}},
+    "exact bytes that are none": {"$set": {"exact": b"no bson"}},
+    "a choice that is none": {"$set": {"index_fields": {"text": 1}}},
+    "a choice of one": {"$set": {"index_fields": "text"}},
+    "a choice of numbers": {"$set": {"index_fields": [1]}},
+    "from the future": {"$set": {"schema_version": 99}},
+}
+
+
+@pytest.mark.parametrize("kind", ["blocking", "mongomock"])
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_damaged_items_are_named_and_the_others_converted(
+    mongo_client: MongoClient, mongo_uri: str, database_name: str, kind: str, damage: str
+) -> None:
+    async with client_of(kind, mongo_uri) as client:
+        items = (client if kind == "mongomock" else mongo_client)[database_name][ITEMS]
+        await store_on(client, kind, database_name, index=words(DIMS, fields=["text"]))("batch", puts(6))
+        items.update_one({"key": "k02"}, DAMAGES[damage])
+        items.insert_one({"_id": 7, "foreign": True})
+        items.update_one({"key": "k03"}, {"$unset": {"changed_at": "", "vectors": ""}})
+        items.update_one({"key": "k04"}, {"$set": {"vectors": [{"digest": 1}], "generation": "x"}})
+        new = store_on(client, kind, database_name, index=index())
+        for again in range(2):
+            with pytest.raises(ReindexError) as raised:
+                await new("reindex")
+            assert list(raised.value.items) == [(NS, "k02")], again
+        scores = {item.key: item.score for item in await new("search", NS, query="word3", limit=20)}
+        assert all(scores[f"k{n:02}"] is not None for n in (0, 1, 3, 4, 5))
+        assert items.find_one({"_id": 7}) == {"_id": 7, "foreign": True}
 
 
 @pytest.mark.usefixtures("_small_pages")

@@ -20,7 +20,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -142,15 +142,18 @@ def _named(value: Any, depth: int) -> Named:
 def _embeddings(embeddings: Embeddings, depth: int) -> Named:
     if type(embeddings) is EmbeddingsLambda:
         return _named(_function_of(embeddings), depth)
-    settings = settings_of(embeddings)
-    kind = type(embeddings).__name__
+    settings, kind = settings_of(embeddings), type(embeddings).__name__
     if kind == TRANSPARENT and "underlying_embeddings" in settings:
         return _named(settings["underlying_embeddings"], depth + 1)
-    told = [settings[name] for name in FIRST_SETTINGS if isinstance(settings.get(name), str) and settings[name].strip()]
-    if told:  # and not said again by the others
-        settings = {name: value for name, value in settings.items() if name not in MODEL_SETTINGS or value != told[0]}
-    front = written(told[0]) if told else None
-    return _with(f"langchain:{kind}", settings, depth, front=front, containers=True)
+    first = next(filter(_is_told, (settings.get(name) for name in FIRST_SETTINGS)), None)
+    if first is None:
+        return _with(f"langchain:{kind}", settings, depth, containers=True)
+    others = {name: value for name, value in settings.items() if name not in MODEL_SETTINGS or value != first}
+    return _with(f"langchain:{kind}", others, depth, front=written(first), containers=True)
+
+
+def _is_told(model: Any) -> bool:
+    return isinstance(model, str) and bool(model.strip())
 
 
 def _function(function: FunctionType, depth: int, bound: Mapping[str, Any] | None = None) -> Named:
@@ -195,6 +198,26 @@ _NAMES: tuple[tuple[Any, Callable[[Any, int], Named]], ...] = (
 )
 
 
+@dataclass(slots=True)
+class _Held:
+    """What a thing holds, as far as it is named."""
+
+    tells: bool
+    texts: list[str] = field(default_factory=list)
+    nameless: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, name: str, value: Any, named: Named | None) -> None:
+        """Take in a setting and its name, if it has one. What clients hold is where they ask, and no more."""
+        if named is None:
+            self.nameless[name] = value
+            address = address_of_client(value)
+            if address is not None and not any("://" in text for text in self.texts):
+                self.texts.append(f"at {address}")
+        elif named.text:
+            self.texts.append(f"at {named.text}" if name in BASE_SETTINGS else f"{name}={named.text}")
+            self.tells = self.tells or named.tells or (name in MODEL_SETTINGS and isinstance(value, str))
+
+
 def _with(
     head: str,
     settings: Mapping[str, Any],
@@ -209,25 +232,19 @@ def _with(
     Raises:
         _NamelessError: It holds what has no name, and nothing that tells the model.
     """
-    texts: list[str] = []
-    nameless: dict[str, Any] = {}
-    tells = tells or front is not None
-    for name, value in sorted(settings.items())[:MOST_SETTINGS]:
-        if is_aside(name, value):
-            continue
-        named = _setting(value, depth, containers)
-        if named is None:
-            nameless[name] = value
-        elif named.text:
-            bare = name.lstrip("_")
-            texts.append(f"at {named.text}" if bare in BASE_SETTINGS else f"{bare}={named.text}")
-            tells = tells or named.tells or (bare in MODEL_SETTINGS and isinstance(value, str))
-    if not any("://" in text for text in texts):
-        texts += sorted({f"at {address}" for each in nameless.values() if (address := address_of_client(each))})
-    if (nameless or len(settings) > MOST_SETTINGS) and not tells:
-        raise _NamelessError(f"{head.partition(':')[2]} holds {' and '.join(list(nameless)[:3])}, which tells no model")
-    listed = ", ".join([*([] if front is None else [front]), *texts])
-    return Named(f"{head}({listed})" if listed else head, tells)
+    held = _Held(tells or front is not None)
+    named = {name: _setting(value, depth, containers) for name, value in _told(settings)}
+    for name in sorted(named, key=lambda name: (named[name] is None, name)):
+        held.add(name.lstrip("_"), settings[name], named[name])
+    if (held.nameless or len(settings) > MOST_SETTINGS) and not held.tells:
+        listed = " and ".join(list(held.nameless)[:3]) or "too much"
+        raise _NamelessError(f"{head.partition(':')[2]} holds {listed}, which tells no model")
+    listed = ", ".join([*([] if front is None else [front]), *held.texts])
+    return Named(f"{head}({listed})" if listed else head, held.tells)
+
+
+def _told(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(name, value) for name, value in sorted(settings.items())[:MOST_SETTINGS] if not is_aside(name, value)]
 
 
 def _setting(value: Any, depth: int, containers: bool) -> Named | None:

@@ -105,12 +105,8 @@ def written(value: Any, *, containers: bool = False) -> str | None:
         return written(value.value)
     if isinstance(value, str):
         return _text(address_of(value) or value)
-    if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER_BITS:
-        return digest(hex(value))
-    if value is None or isinstance(value, bool):
-        return repr(value)
-    if isinstance(value, (int, float)):
-        return repr(int(value) if isinstance(value, int) else float(value))
+    if value is None or isinstance(value, (bool, int, float)):
+        return _number(value)
     if containers and isinstance(value, Mapping):
         kept = {name: each for name, each in value.items() if isinstance(name, str) and not is_aside(name, each)}
         return _listed([(f"{name}:", kept[name]) for name in sorted(kept)], "{}")
@@ -175,6 +171,14 @@ def _listed(named: list[tuple[str, Any]], brackets: str) -> str | None:
     if len(named) > MOST_ELEMENTS or any(text is None for _, text in texts):
         return None
     return "" if not texts else f"{brackets[0]}{','.join(f'{name}{text}' for name, text in texts)}{brackets[1]}"
+
+
+def _number(number: float | None) -> str:
+    if number is None or isinstance(number, bool):
+        return repr(number)
+    if isinstance(number, int):
+        return repr(int(number)) if number.bit_length() <= LONGEST_INTEGER_BITS else digest(hex(number))
+    return repr(float(number))
 
 
 def _text(text: str) -> str:

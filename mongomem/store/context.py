@@ -55,7 +55,9 @@ class Readiness:
         return _is_recent(self.checked_at)
 
     def agree(self, indexing: Indexing) -> None:
-        """Keep that it was looked at now, and what it is called."""
+        """Keep that it was looked at now, and what it is called. Where all was made anew since, it is compared anew."""
+        if self.agreed is not None and self.agreed.generation != indexing.generation:
+            self.compared = False
         self.agreed = indexing
         self.checked_at = time.monotonic()
 

@@ -20,7 +20,7 @@ One document per item makes every put atomic: value, vectors and expiry change t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -31,10 +31,10 @@ from mongomem.arguments import shown
 from mongomem.commands import Document, Update
 from mongomem.errors import UnstorableValueError
 from mongomem.schema.indexes import Index
-from mongomem.search.codes import encode_codes, encode_vector
+from mongomem.search.codes import are_finite, decode_vectors, encode_codes, encode_vector, is_vector
 from mongomem.search.metrics import Metric, Vector
 from mongomem.store.expiry import expires_at
-from mongomem.store.indexing import Text
+from mongomem.store.indexing import Indexing, Text
 from mongomem.store.namespaces import (
     SEPARATOR,
     Namespace,
@@ -189,6 +189,19 @@ def entries_in(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if not isinstance(entries, list):
         return [] if entries is None else [{}]
     return [entry if isinstance(entry, dict) else {} for entry in entries]
+
+
+def vectors_of(documents: Iterable[Document], indexing: Indexing) -> dict[str, Vector]:
+    """Collect the vectors that documents hold, by the digests of their texts; not damaged or outdated ones."""
+    stored = {
+        entry["digest"]: entry["vector"]
+        for document in documents
+        if document.get("generation", 0) == indexing.generation
+        for entry in entries_in(document)
+        if isinstance(entry.get("digest"), str) and is_vector(entry.get("vector"), indexing.dims)
+    }
+    vectors = {digest: decode_vectors([vector]) for digest, vector in stored.items()}
+    return {digest: rows[0] for digest, rows in vectors.items() if are_finite(rows)[0]}
 
 
 def _fields(put: Put, embedded: Embedded | None, now: datetime) -> Document:

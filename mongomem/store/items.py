@@ -21,6 +21,7 @@ from mongomem.errors import CorruptDataError, SchemaVersionError
 from mongomem.store.damage import Damage
 from mongomem.store.documents import SCHEMA_VERSION, name_of
 from mongomem.store.expiry import LONGEST_MINUTES
+from mongomem.store.indexing import Indexing, Text
 from mongomem.store.namespaces import SEPARATOR, namespace_of, prefixes_of
 from mongomem.store.values import as_utc, decode_value, is_text
 
@@ -104,6 +105,20 @@ def read_item(document: Mapping[str, Any]) -> Stored:
     return Stored(
         document["_id"], fields, None if expires_at is None else as_utc(expires_at), document.get("ttl_minutes")
     )
+
+
+def texts_in(document: Mapping[str, Any], indexing: Indexing) -> list[Text]:
+    """Extract the texts of an item that are embedded.
+
+    Raises:
+        CorruptDataError: As `read_item`; or the item's own choice of paths is none.
+        SchemaVersionError: As `read_item`.
+    """
+    choice = document.get("index_fields")
+    is_list = isinstance(choice, list) and all(isinstance(path, str) for path in choice)
+    if not (is_list or choice is None or isinstance(choice, bool)):
+        raise CorruptDataError(f"{name_of(document)}: its index_fields is {shown(choice)}")
+    return indexing.texts(read_item(document).value, choice)
 
 
 def sound_items(documents: Iterable[Document], damage: Damage) -> list[Stored]:

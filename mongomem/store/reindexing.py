@@ -4,26 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from bson.errors import InvalidBSON
 from pymongo.errors import BulkWriteError
 
 from mongomem.arguments import checked_flag
 from mongomem.commands import BulkWrite, Document, Find, Update
-from mongomem.errors import ConfigurationError, MongomemError, ReindexError, UnstorableValueError
+from mongomem.errors import (
+    ConfigurationError,
+    CorruptDataError,
+    ReindexError,
+    SchemaVersionError,
+    UnstorableValueError,
+)
 from mongomem.store.context import Context
-from mongomem.store.documents import BY_ID, VECTOR_FIELDS, Embedded, check_size, name_of, vector_fields
+from mongomem.store.documents import (
+    BY_ID,
+    SHOWN,
+    VECTOR_FIELDS,
+    Embedded,
+    check_size,
+    name_of,
+    vector_fields,
+    vectors_of,
+)
 from mongomem.store.indexing import Indexing, Text
+from mongomem.store.items import texts_in
+from mongomem.store.namespaces import SEPARATOR, namespace_of
 from mongomem.store.setup import CONFIGURATION, ensure_set_up, mismatch, stored_configuration
-from mongomem.store.values import decode_value
 from mongomem.store.watching import compare_answers
-from mongomem.store.writing import embed, vectors_of
+from mongomem.store.writing import embed
 
 PAGE = 100
 
-NEEDED = dict.fromkeys(
-    ("namespace", "key", "path", "value", "exact", "index_fields", "changed_at", "generation", "vectors"), 1
-)
+NEEDED = {**SHOWN, "index_fields": 1, "changed_at": 1, "generation": 1, "vectors": 1}
 
 FORCED = "forced"
 """What the settings of a store have while all its vectors are made anew."""
@@ -38,27 +52,28 @@ class Pass:
 
     Attributes:
         changed: How many items were converted.
-        refused: Those that cannot be, as they were read, and why.
+        refused: Those that cannot be: when they were changed last, and why.
     """
 
     changed: int = 0
-    refused: dict[str, tuple[Document, str]] = field(default_factory=dict)
+    refused: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
     def refuse(self, document: Document, reason: object) -> None:
-        self.refused[document["_id"]] = ({name: document[name] for name in IDENTITY}, str(reason))
+        self.refused[document["_id"]] = document.get("changed_at"), str(reason)
 
     def has_refused(self, document: Document) -> bool:
         """Say whether an item was refused as it is now."""
         known = self.refused.get(document["_id"])
-        return known is not None and known[0]["changed_at"] == document["changed_at"]
+        return known is not None and known[0] == document.get("changed_at")
 
     def error(self) -> ReindexError:
-        return ReindexError(
-            {(tuple(document["namespace"]), document["key"]): why for document, why in self.refused.values()}
-        )
+        return ReindexError({_place_of(item): why for item, (_, why) in self.refused.items()})
 
 
-IDENTITY = ("_id", "namespace", "key", "changed_at")
+def _place_of(item: str) -> tuple[tuple[str, ...], str]:
+    """Return the namespace and the key that an ``_id`` names: of a damaged item nothing else is certain."""
+    path, _, key = item.partition(SEPARATOR * 2)
+    return namespace_of(path), key
 
 
 @dataclass(slots=True)
@@ -176,7 +191,7 @@ async def _finish(context: Context, claim: Claim) -> None:
 
 async def _pass(context: Context, claim: Claim, before: Pass) -> Pass:
     """Go once through all items that are not done, in the order of their ids; spare what was refused `before`."""
-    after: Document = {}
+    after: Document = {"_id": {"$gte": ""}}  # texts: an _id of another kind was put there by hand, and is no item's
     now = Pass()
     while True:
         condition = {**_undone(claim.target), **after}
@@ -216,10 +231,9 @@ def _texts(indexing: Indexing, page: Sequence[Document], result: Pass) -> dict[s
     texts: dict[str, Sequence[Text]] = {}
     for document in page:
         try:
-            value = decode_value(document["value"], document.get("exact"))
-            texts[document["_id"]] = indexing.texts(value, document.get("index_fields"))
-        except (MongomemError, InvalidBSON, KeyError, TypeError, ValueError) as error:
-            result.refuse(document, f"damaged: {error!r}")
+            texts[document["_id"]] = texts_in(document, indexing)
+        except (CorruptDataError, SchemaVersionError) as error:
+            result.refuse(document, f"damaged: {error}")
     return texts
 
 
@@ -242,5 +256,5 @@ def _update(document: Document, embedded: Embedded) -> Update:
     change: Document = {"$set": fields, "$currentDate": {"changed_at": {"$type": "timestamp"}}}
     if absent := [name for name in VECTOR_FIELDS if name not in fields]:
         change["$unset"] = dict.fromkeys(absent, "")
-    unchanged = {"_id": document["_id"], "path": document["path"], "changed_at": document["changed_at"]}
+    unchanged = {"_id": document["_id"], "path": document["path"], "changed_at": document.get("changed_at")}
     return Update(unchanged, change)

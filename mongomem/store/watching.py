@@ -7,29 +7,27 @@ name; so what an embedder answers is held against a vector that it made before. 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
-from bson.errors import InvalidBSON
 
 from mongomem.arguments import shown
 from mongomem.commands import Document, Find
 from mongomem.effects import EmbedDocuments
-from mongomem.errors import IndexMismatchError, MongomemError
-from mongomem.search.codes import decode_vectors
+from mongomem.errors import CorruptDataError, IndexMismatchError, SchemaVersionError
 from mongomem.search.metrics import Metric, Vector, normalized
 from mongomem.store.context import Context
 from mongomem.store.coverage import MANY
-from mongomem.store.documents import BY_ID, BY_UPDATE, name_of
+from mongomem.store.documents import BY_ID, BY_UPDATE, SHOWN, entries_in, name_of, vectors_of
 from mongomem.store.indexing import Indexing
-from mongomem.store.reading import find_by
-from mongomem.store.values import decode_value
+from mongomem.store.items import is_id, texts_in
+from mongomem.store.reading import find_by, find_by_id
 
 logger = logging.getLogger("mongomem")
 
-SAMPLED = 10
-"""So many items are read for one whose text can be embedded again."""
+SAMPLED, MOST_READ = 50, 3
+"""So many items are looked at for some that have vectors, and so many of those are read."""
 
 LONGEST_SAMPLE = 2_000
 """Characters of a text that is embedded again."""
@@ -41,7 +39,7 @@ far below it, also that of half precision and of other hardware; another model o
 LATEST = 200
 """So many of the items that were updated last are looked at for a path before it is called a mistake."""
 
-STORED = dict.fromkeys(("namespace", "key", "value", "exact", "index", "generation", "index_fields", "vectors"), 1)
+STORED = {**SHOWN, "index_fields": 1, "generation": 1, "vectors": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +54,9 @@ class Sample:
 async def compare_answers(context: Context, indexing: Indexing) -> None:
     """See that an embedder answers as it did when the vectors of the store were made: once in a process.
 
-    Costs a read of `SAMPLED` items and one request with one short text. An embedder that is never the same, as fakes
-    are, and one that refuses the text, cannot be compared. Where the user says what the model is called that counts,
-    and there is a warning.
+    Costs two small reads and one request with one short text. An embedder that is never the same, as fakes are, and one
+    that refuses the text, cannot be compared. Where the user says what the model is called that counts, and there is a
+    warning.
 
     Raises:
         IndexMismatchError: It is another model under the same name.
@@ -66,16 +64,21 @@ async def compare_answers(context: Context, indexing: Indexing) -> None:
     if context.readiness.compared:
         return
     sample = await _sample(context, indexing)
-    if sample is not None:
-        again = await _embedded_again(indexing, sample.text)
-        if again is not None and not _are_alike(again, sample.vector, indexing.metric):
-            repeated = await _embedded_again(indexing, sample.text)
-            if repeated is not None and _are_alike(again, repeated, indexing.metric):
-                error = _changed(indexing, sample)
-                if indexing.embedder.identity().said is None:
-                    raise error
-                logger.warning("mongomem: %s", error)
+    if sample is not None and await _is_another_model(indexing, sample):
+        error = _changed(indexing, sample)
+        if indexing.embedder.identity().said is None:
+            raise error
+        logger.warning("mongomem: %s", error)
     context.readiness.compared = True
+
+
+async def _is_another_model(indexing: Indexing, sample: Sample) -> bool:
+    """Say whether a text gets another vector than it had, and that one again: else it is made by chance."""
+    now = await _embedded_again(indexing, sample.text)
+    if now is None or _are_alike(now, sample.vector, indexing.metric):
+        return False
+    again = await _embedded_again(indexing, sample.text)
+    return again is not None and _are_alike(now, again, indexing.metric)
 
 
 def _changed(indexing: Indexing, sample: Sample) -> IndexMismatchError:
@@ -88,24 +91,25 @@ def _changed(indexing: Indexing, sample: Sample) -> IndexMismatchError:
 
 
 async def _sample(context: Context, indexing: Indexing) -> Sample | None:
-    """Find a text of which the store has a vector by this configuration, the shortest of a few."""
-    page = await Find(context.items, {}, STORED, sort=[("_id", 1)], limit=SAMPLED, hint=BY_ID)
-    found = [sample for document in page for sample in _samples(indexing, document)]
-    return min(found, key=lambda sample: len(sample.text), default=None)
+    """Find a short text of which the store has a vector by this configuration, in the first items."""
+    marks = {"index": 1, "generation": 1, "vectors.digest": 1}
+    page = await Find(context.items, {"_id": {"$gte": ""}}, marks, sort=[("_id", 1)], limit=SAMPLED, hint=BY_ID)
+    ours = indexing.fingerprint, indexing.generation
+    made = (one["_id"] for one in page if one.get("vectors") and (one.get("index"), one.get("generation", 0)) == ours)
+    some = list(islice(filter(is_id, made), MOST_READ))
+    found = await find_by_id(context, some, STORED) if some else []
+    samples = (sample for document in found for sample in _samples(indexing, document))
+    return min(samples, key=lambda sample: len(sample.text), default=None)
 
 
 def _samples(indexing: Indexing, document: Document) -> list[Sample]:
-    if (document.get("index"), document.get("generation", 0)) != (indexing.fingerprint, indexing.generation):
-        return []
     try:
-        value = decode_value(document["value"], document.get("exact"))
-        texts = {indexing.digest(text.text): text.text for text in indexing.texts(value, document.get("index_fields"))}
-        stored: Mapping[str, bytes] = {entry["digest"]: entry["vector"] for entry in document.get("vectors", ())}
-        short = {digest for digest, text in texts.items() if digest in stored and len(text) <= LONGEST_SAMPLE}
-        name = name_of(document)
-        return [Sample(texts[digest], decode_vectors([stored[digest]])[0], name) for digest in short]
-    except (MongomemError, InvalidBSON, LookupError, TypeError, ValueError):  # a damaged item
+        texts = {indexing.digest(text.text): text.text for text in texts_in(document, indexing)}
+    except (CorruptDataError, SchemaVersionError):
         return []
+    vectors = vectors_of([document], indexing)
+    short = (digest for digest, text in texts.items() if digest in vectors and len(text) <= LONGEST_SAMPLE)
+    return [Sample(texts[digest], vectors[digest], name_of(document)) for digest in short]
 
 
 async def _embedded_again(indexing: Indexing, text: str) -> Vector | None:
@@ -136,7 +140,7 @@ async def warn_of_blank_paths(context: Context, least: int = MANY) -> None:
     if not suspects:
         return
     find = Find(context.items, {"prefixes": ""}, {"vectors.path": 1}, sort=[("updated_at", -1)], limit=LATEST)
-    there = {entry.get("path") for item in await find_by(context, BY_UPDATE, find) for entry in item.get("vectors", ())}
+    there = {entry.get("path") for item in await find_by(context, BY_UPDATE, find) for entry in entries_in(item)}
     for path, count in suspects.items():
         context.coverage.settle(path)
         if path not in there:

@@ -10,11 +10,10 @@ from langgraph.store.base import InvalidNamespaceError
 
 from mongomem.commands import Delete, DeleteMany, Document, Write
 from mongomem.effects import EmbedDocuments
-from mongomem.search.codes import are_finite, decode_vectors, is_vector
 from mongomem.search.metrics import Vector
 from mongomem.store.batches import Batch, check_namespace
 from mongomem.store.context import Context
-from mongomem.store.documents import Embedded, Put, check_size, entries_in, put_update
+from mongomem.store.documents import Embedded, Put, check_size, put_update, vectors_of
 from mongomem.store.indexing import Indexing, Text
 from mongomem.store.namespaces import Namespace, id_range, name_of_item, path_of, path_range, slices
 from mongomem.store.reading import find_named
@@ -134,19 +133,6 @@ async def _embed_puts(
         context.coverage.note(indexing.paths(put.index_fields), {text.path for text in put.texts})
     await warn_of_blank_paths(context)
     return embedded
-
-
-def vectors_of(documents: Iterable[Document], indexing: Indexing) -> dict[str, Vector]:
-    """Collect the vectors that documents hold, by the digests of their texts; not damaged or outdated ones."""
-    stored = {
-        entry["digest"]: entry["vector"]
-        for document in documents
-        if document.get("generation", 0) == indexing.generation
-        for entry in entries_in(document)
-        if isinstance(entry.get("digest"), str) and is_vector(entry.get("vector"), indexing.dims)
-    }
-    vectors = {digest: decode_vectors([vector]) for digest, vector in stored.items()}
-    return {digest: rows[0] for digest, rows in vectors.items() if are_finite(rows)[0]}
 
 
 def _rows(digests: Iterable[str], vectors: Mapping[str, Vector], dims: int) -> Vector:

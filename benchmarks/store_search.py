@@ -160,7 +160,7 @@ class Peer:
 def mongomem_peer(corpus: Corpus) -> Iterator[Peer]:
     with mongodb() as uri, MongoClient(uri) as client, MongoClient(uri) as other:
         name = f"store_bench_{uuid4().hex[:8]}"
-        index: Any = {"embed": corpus.arrays, "dims": DIMS, "fields": ["text"]}
+        index: Any = {"embed": corpus.arrays, "model": "corpus", "dims": DIMS, "fields": ["text"]}
 
         def fresh() -> MongoStore:
             return MongoStore(client, name, index=index, matrix_bytes=2**30)

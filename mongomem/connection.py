@@ -131,13 +131,14 @@ def _without_quotations(error: Exception) -> str:
 
 
 def _hosts(client: Any) -> list[str]:
-    return [f"{host}:{port}" if port else host for host, port in client.topology_description.server_descriptions()]
+    known = sorted(client.topology_description.server_descriptions())
+    return [f"{host}:{port}" if port else host for host, port in known]
 
 
 def _reasons(client: Any, error: PyMongoError) -> str:
     """Say what each host met, or else what the driver says as a whole, without the topology and the timeouts."""
-    met = client.topology_description.server_descriptions().values()
-    reasons = [_first_part(one.error) for one in met if one.error is not None]
+    met = sorted(client.topology_description.server_descriptions().items())
+    reasons = [_first_part(one.error) for _, one in met if one.error is not None]
     if not reasons:
         return f"{', '.join(_hosts(client))}: {_first_part(error)}."
     return f"{'; '.join(reasons)}."

@@ -27,8 +27,8 @@ PATIENCE_SECONDS = 30.0
 SLICE_SECONDS = 0.25
 """How often a waiting thread looks whether the loop still runs."""
 
-RELIEF_SECONDS = 2.0
-"""How long a loop's worker threads may all be taken before a thread that waits for the loop gives it one more."""
+RELIEF_SECONDS = 0.5
+"""How long a loop's worker threads may all be taken before a thread that waits for the loop gives it more."""
 
 AWAIT_INSTEAD = (
     "A sync method was called on the event loop of its AsyncMongoClient, which would wait for itself: await the async "
@@ -137,7 +137,8 @@ def run_on(loop: Loop, coroutine: Coroutine[Any, Any, T], patience: float | None
     Raises:
         UsageError: The loop ended, stopped or did nothing for too long.
     """
-    errand = _Errand(loop, coroutine)
+    errand, thread = _Errand(loop, coroutine), threading.get_ident()
+    _waiting.add(thread)
     try:
         try:
             errand.wait(patience)
@@ -146,6 +147,7 @@ def run_on(loop: Loop, coroutine: Coroutine[Any, Any, T], patience: float | None
             raise
         return errand.result.result()
     finally:
+        _waiting.discard(thread)
         del errand  # or an error of the coroutine would hold this frame, which holds the error
 
 
@@ -223,12 +225,15 @@ class _Errand(Generic[T]):
             self.task.cancel()
 
 
+_waiting: set[int] = set()
+"""The threads that wait for a loop, by their identifiers."""
+
 _probes: weakref.WeakKeyDictionary[Any, tuple[concurrent.futures.Future[int], float]] = weakref.WeakKeyDictionary()
 """A piece of work that every executor in question was given, and when."""
 
 
 def _relieve(loop: Loop) -> None:
-    """Let a loop that is waited for have one worker thread more where all that it has are taken.
+    """Let a loop that is waited for have more worker threads where all that it has are taken: one for each that waits.
 
     Sync nodes and ``asyncio.to_thread`` run in the loop's default executor; so does what PyMongo needs for a new
     connection, the look-up of the address and the TLS handshake. Where all threads of it wait for coroutines that need
@@ -243,6 +248,8 @@ def _relieve(loop: Loop) -> None:
     is_taken = probe is not None and not probe.done()
     if is_taken and now - since < RELIEF_SECONDS:
         return
-    executor._max_workers += is_taken
+    more = max(1, sum(thread.ident in _waiting for thread in [*executor._threads])) if is_taken else 0
+    executor._max_workers += more
     with suppress(RuntimeError):  # it is shut down
-        _probes[executor] = executor.submit(int), now  # which makes the thread
+        for _ in range(max(1, more)):  # each of which makes a thread, where there may be one more
+            _probes[executor] = executor.submit(int), now

@@ -68,7 +68,10 @@ def checked_options(name: str, options: object, made: Callable[..., Any], withou
     if not isinstance(options, Mapping):
         raise ConfigurationError(f"{name} must be a mapping of options, not {shown(options)}")
     own = [one for one in names_of(made) if one not in without]
-    for option in options:
-        if option not in own:
-            raise ConfigurationError(unknown_option(name, str(option), own, {}))
-    return dict(options)
+    found: dict[str, Any] = {}
+    for option, value in options.items():
+        text = str.__str__(option) if isinstance(option, str) else shown(option)
+        if text not in own:
+            raise ConfigurationError(f"{name}: {unknown_option(name, text[:80], own, {})}")
+        found[text] = value
+    return found

@@ -88,8 +88,11 @@ READS: Calls = {
 WRITES: Calls = {
     "put config": ("config|thread_id", lambda saver, bad: saver.put(bad, checkpoint(), METADATA, {})),
     "put thread_id": ("thread_id", lambda saver, bad: saver.put(inside("thread_id", bad), checkpoint(), METADATA, {})),
-    "put user_id": ("user_id", lambda saver, bad: saver.put(inside("user_id", bad), checkpoint(), METADATA, {})),
-    "put other key": ("mine", lambda saver, bad: saver.put(inside("mine", bad), checkpoint(), METADATA, {})),
+    "put user_id": (
+        "user_id|metadata",
+        lambda saver, bad: saver.put(inside("user_id", bad), checkpoint(), METADATA, {}),
+    ),
+    "put other key": ("metadata", lambda saver, bad: saver.put(inside("mine", bad), checkpoint(), METADATA, {})),
     "put checkpoint": ("checkpoint", lambda saver, bad: saver.put(CONFIG, bad, METADATA, {})),
     **{
         f"put checkpoint {field}": (

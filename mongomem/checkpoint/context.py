@@ -86,10 +86,14 @@ def checked_keys(option: str, keys: object) -> tuple[str, ...]:
     """
     if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Collection):
         raise ConfigurationError(f'{option} must be a list of metadata keys, e.g. ["user_id"], not {shown(keys)}')
-    for key in keys:
+    try:
+        given = [str.__str__(key) if isinstance(key, str) else key for key in keys]
+    except Exception as error:  # whatever a class of the caller does
+        raise ConfigurationError(f"{option} must be a list that can be read, not {shown(keys)}") from error
+    for key in given:
         if not isinstance(key, str) or not FIELD.fullmatch(key) or not key.isprintable():
             raise ConfigurationError(f"{option} names no field, which is a string without dots or $: {shown(key)}")
-    return tuple(dict.fromkeys(keys))
+    return tuple(dict.fromkeys(given))
 
 
 @dataclass(frozen=True, slots=True)

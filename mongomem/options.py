@@ -68,8 +68,12 @@ def checked_options(name: str, options: object, made: Callable[..., Any], withou
     if not isinstance(options, Mapping):
         raise ConfigurationError(f"{name} must be a mapping of options, not {shown(options)}")
     own = [one for one in names_of(made) if one not in without]
+    try:
+        given = {**options}
+    except Exception as error:  # whatever a class of the caller does
+        raise ConfigurationError(f"{name} must be a mapping that can be read, not {shown(options)}") from error
     found: dict[str, Any] = {}
-    for option, value in options.items():
+    for option, value in given.items():
         text = str.__str__(option) if isinstance(option, str) else shown(option)
         if text not in own:
             raise ConfigurationError(f"{name}: {unknown_option(name, text[:80], own, {})}")

@@ -22,7 +22,8 @@ CAPABILITIES = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# The package calls async methods on this loop; the client of "bridging" belongs to another one.
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bridging"])
 async def test_conformance(kind: str, mongo_uri: str, database_name: str) -> None:
     @checkpointer_test(name=f"MongoSaver-{kind}")
     async def factory() -> AsyncIterator[MongoSaver]:

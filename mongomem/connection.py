@@ -50,12 +50,13 @@ class Connection:
     beneath: Mapping[str, Iterable[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.uri, str) or not self.uri:
+        if not isinstance(self.uri, str) or not str.__len__(self.uri):
             # Not shown, whatever it is: what is wrong about it may be its place, and then it may hold a password.
             given = "an empty string" if isinstance(self.uri, str) else f"a {type(self.uri).__name__}"
             raise ConfigurationError(
                 f"{self.name} needs a connection string such as mongodb://localhost:27017, not {given}"
             )
+        object.__setattr__(self, "uri", str.__str__(self.uri))  # and not what a subclass says of itself
         _check_timeout(self.open_timeout)
 
     def make(self, kind: Any) -> Any:

@@ -18,9 +18,11 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, PutOp
 from pymongo import MongoClient
 from pymongo.monitoring import CommandListener
 
+from hostile import deep, many_times_over
 from mongomem import InvalidInputError, MongoMemory, MongoSaver, MongoStore
 from mongomem.checkpoint.copies import detached
 from mongomem.checkpoint.images import KINDS
+from mongomem.checkpoint.metadata import readable
 from mongomem.effects import HEAVY_BYTES
 from saver_fixtures import client_of
 from store_fixtures import words
@@ -258,7 +260,20 @@ def test_a_detached_message_is_equal_and_shares_nothing(kind: Any) -> None:
 def test_what_contains_itself_is_detached_without_end() -> None:
     value: list[Any] = []
     value.append(value)
-    assert detached(value) is not value
+    value += [value, (value, {"a": value})]
+    copied = detached(value)
+    assert copied is not value
+    assert copied[0] is copied[1] is copied[2][0] is copied[2][1]["a"] is copied
+
+
+def test_what_stands_in_endless_places_is_copied_once_and_shown_nowhere() -> None:
+    value = many_times_over(60)
+    copied = detached(value)
+    for _ in range(60):
+        assert copied[0] is copied[1]
+        copied, value = copied[0], value[0]
+        assert copied is not value
+    assert readable({"wide": many_times_over(60), "deep": deep(5_000), "a": 1}, None) == ({"a": 1}, ["wide", "deep"])
 
 
 async def test_a_parent_that_is_gone_does_not_let_later_changes_in(memory: MongoMemory) -> None:

@@ -121,7 +121,7 @@ WRITES: Calls = {
     ),
     "put new_versions": ("new_versions", lambda saver, bad: saver.put(CONFIG, checkpoint(), METADATA, bad)),
     "put_writes config": ("config|thread_id", lambda saver, bad: saver.put_writes(bad, [("a", 1)], "task")),
-    "put_writes writes": ("write", lambda saver, bad: saver.put_writes(CONFIG, bad, "task")),
+    "put_writes writes": ("write|channel", lambda saver, bad: saver.put_writes(CONFIG, bad, "task")),
     "put_writes write": ("write|channel", lambda saver, bad: saver.put_writes(CONFIG, [bad], "task")),
     "put_writes channel": ("channel", lambda saver, bad: saver.put_writes(CONFIG, [(bad, 1)], "task")),
     "put_writes value": ("channel", lambda saver, bad: saver.put_writes(CONFIG, [("a", bad)], str(uuid4()))),

@@ -21,6 +21,9 @@ DEEPEST = 64
 FLAT = frozenset({set, deque, bytearray})
 """Containers of which a copy of their own is enough: what is in them has a hash, or seldom changes."""
 
+NESTING = frozenset({list, tuple, dict})
+"""Containers that are copied with what is in them."""
+
 
 def own_copy(checkpoint: Checkpoint) -> Checkpoint:
     """Copy a checkpoint as far as others may put something else in its place: its fields, versions and channels.
@@ -45,35 +48,60 @@ def detached_values(checkpoint: Checkpoint, parent: Parent) -> Checkpoint:
     return {**checkpoint, "channel_values": values}
 
 
-def detached(value: Any, room: int = DEEPEST) -> Any:
-    """Copy lists, dicts, tuples and LangChain's messages, in whatever depth; anything else is shared."""
+def detached(value: Any) -> Any:
+    """Copy lists, dicts, tuples and LangChain's messages, in whatever depth; anything else is shared.
+
+    What stands in several places is copied once, as by `copy.deepcopy`: few objects may stand in endless places.
+    """
+    return _copy(value, DEEPEST, {})
+
+
+Copied = dict[int, tuple[Any, Any]]
+"""By the id of a container: the container, which so keeps its id, and its copy."""
+
+
+def _copy(value: Any, room: int, copied: Copied) -> Any:
     kind = type(value)
     if kind in FLAT:
         return value.copy()
-    if not room:
-        return value
-    if kind is list or kind is tuple:
-        return kind([one if type(one) in LEAVES else _COPIES.get(type(one), detached)(one, room - 1) for one in value])
+    if not room or kind not in NESTING:
+        return _copy_message(value, room, copied) if room and kind in KINDS else value
+    known = copied.get(id(value))
+    return known[1] if known else _copy_container(value, kind, room - 1, copied)
+
+
+def _copy_container(value: Any, kind: type, room: int, copied: Copied) -> Any:
+    """Copy what may hold itself; a tuple does so through a list or dict, which ends the way."""
     if kind is dict:
-        return {key: one if type(one) in LEAVES else detached(one, room - 1) for key, one in value.items()}
-    return _detached_message(value, room) if kind in KINDS else value
+        fields: dict[Any, Any] = {}
+        copied[id(value)] = value, fields
+        fields.update({key: one if type(one) in LEAVES else _copy(one, room, copied) for key, one in value.items()})
+        return fields
+    values: list[Any] = []
+    if kind is list:
+        copied[id(value)] = value, values
+    values += [one if type(one) in LEAVES else _COPIES.get(type(one), _copy)(one, room, copied) for one in value]
+    if kind is list:
+        return values
+    copied[id(value)] = value, tuple(values)
+    return copied[id(value)][1]
 
 
-def _detached_message(message: Any, room: int) -> Any:
+def _copy_message(message: Any, room: int, copied: Copied) -> Any:
     """Copy a message as pydantic's own ``model_copy`` does, with its containers, most of which are empty."""
     fields, extra = message.__dict__.copy(), message.__pydantic_extra__
     for name, one in fields.items():
         if type(one) not in LEAVES:
-            fields[name] = detached(one, room) if one or type(one) not in EMPTIES else one.copy()
+            fields[name] = _copy(one, room, copied) if one or type(one) not in EMPTIES else one.copy()
     if extra is not None:
-        extra = detached(extra, room) if extra else {}
-    copied = object.__new__(type(message))
-    set_slot(copied, "__dict__", fields)
-    set_slot(copied, "__pydantic_fields_set__", message.__pydantic_fields_set__)
-    set_slot(copied, "__pydantic_extra__", extra)
-    set_slot(copied, "__pydantic_private__", message.__pydantic_private__)
-    return copied
+        extra = _copy(extra, room, copied) if extra else {}
+    made = object.__new__(type(message))
+    set_slot(made, "__dict__", fields)
+    set_slot(made, "__pydantic_fields_set__", message.__pydantic_fields_set__)
+    set_slot(made, "__pydantic_extra__", extra)
+    set_slot(made, "__pydantic_private__", message.__pydantic_private__)
+    return made
 
 
-_COPIES = dict.fromkeys(KINDS, _detached_message)
-"""How elements of lists are copied that are no leaves and not `detached` in the usual way: by one call a message."""
+_COPIES = dict.fromkeys(KINDS, _copy_message)
+"""How elements of lists are copied that are no leaves and not copied in the usual way: by one call a message."""

@@ -77,9 +77,12 @@ class Encoded:
 def serialize_body(checkpoint: Checkpoint, metadata: Mapping[str, Any], codec: Codec) -> Serialized:
     """Serialize a checkpoint without its values, together with its metadata."""
     bare = {field: value for field, value in checkpoint.items() if field != "channel_values"}
-    return serialized(
-        codec, "the metadata of a checkpoint, or another field of it,", {"checkpoint": bare, "metadata": dict(metadata)}
-    )
+    try:
+        return serialized(codec, "a checkpoint", {"checkpoint": bare, "metadata": dict(metadata)})
+    except UnstorableValueError:
+        for field, value in {**bare, "metadata": dict(metadata)}.items():
+            serialized(codec, f"the field {shown(field)} of a checkpoint", value)
+        raise
 
 
 def serialize_values(

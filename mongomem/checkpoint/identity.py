@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointMetadata, get_checkpoint_metadata
 
-from mongomem.arguments import shown
+from mongomem.arguments import checked_mapping, shown
 from mongomem.checkpoint.addresses import text_of
 from mongomem.checkpoint.metadata import ANY, LARGEST_INTEGER, contains, narrowing
 from mongomem.commands import Document
@@ -76,14 +76,18 @@ def named(config: RunnableConfig, metadata: CheckpointMetadata, keys: Collection
     Raises:
         InvalidInputError: A value under an identity key can identify nobody, as a list or an object.
     """
-    sources: list[Mapping[str, Any]] = [metadata, config.get("metadata") or {}, config.get("configurable") or {}]
-    for source in sources:
-        if not isinstance(source, Mapping):
-            raise InvalidInputError(f"metadata must be a mapping, not {shown(source)}")
-    truth: dict[str, Any] = {**get_checkpoint_metadata(config, metadata)}
+    own, run, place = map(_source, (metadata, config.get("metadata"), config.get("configurable")))
+    truth: dict[str, Any] = {**get_checkpoint_metadata({"metadata": run, "configurable": place}, cast("Any", own))}
+    sources = (own, run, place)
     by_key = {key: tuple(_named(key, [source[key] for source in sources if key in source])) for key in keys}
     kept = {key: found[0] for key, found in by_key.items() if found and not _is_plain(truth.get(key))}
     return Named(cast("CheckpointMetadata", truth | kept), by_key)
+
+
+def _source(values: object) -> dict[Any, Any]:
+    """Return what metadata comes from in a dict of its own, its keys plain strings whatever subclasses of them do."""
+    fields = {} if values is None else checked_mapping("metadata", values)
+    return {str.__str__(key) if isinstance(key, str) else key: value for key, value in fields.items()}
 
 
 def _named(key: str, values: Iterable[object]) -> dict[str, None]:

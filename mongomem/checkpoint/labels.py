@@ -7,7 +7,7 @@ from typing import Any
 
 import bson
 
-from mongomem.arguments import shown
+from mongomem.arguments import checked_mapping, shown
 from mongomem.checkpoint.addresses import identifier
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.identity import checked_identity, member
@@ -69,13 +69,12 @@ def _checked(context: Context, metadata: object) -> tuple[dict[str, str], Docume
         InvalidInputError: A key or a value is of a kind that metadata cannot show, or would not go away.
         ConfigurationError: A key may not stand readable in the database.
     """
-    if not isinstance(metadata, Mapping):
-        raise InvalidInputError(f"metadata must be a mapping of labels to values, not {shown(metadata)}")
-    check_nesting("metadata", metadata)
+    given = checked_mapping("metadata", metadata)
+    check_nesting("metadata", given)
     clear = context.clear_metadata
     users: dict[str, str] = {}
     labels: Document = {}
-    for key, value in metadata.items():
+    for key, value in given.items():
         if not is_field(key):
             raise InvalidInputError(f"the keys of metadata are names without dots and '$' before them: {shown(key)}")
         if clear is not None and key not in clear:

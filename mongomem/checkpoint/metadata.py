@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 from mongomem.arguments import checked_mapping, shown
@@ -87,16 +88,21 @@ def readable_value(value: Any, longest: int = LONGEST_TEXT) -> Any:
         return value if abs(value) <= LARGEST_INTEGER else ABSENT
     if type(value) is float:
         return value if math.isfinite(value) else ABSENT
+    return ABSENT if excess(value, LONGEST_COPY) else _readable_container(value)
+
+
+def _readable_container(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return _whole([readable_value(one) for one in value])
+        values = [_readable_part(one) for one in _elements(value)]
+        return ABSENT if any(one is ABSENT for one in values) else values
     if isinstance(value, Mapping):
-        fields = {key: readable_value(one) if is_field(key) else ABSENT for key, one in value.items()}
-        return ABSENT if ABSENT in fields.values() else fields
+        fields = {key: _readable_part(one) if is_field(key) else ABSENT for key, one in _fields(value).items()}
+        return ABSENT if any(one is ABSENT for one in fields.values()) else fields
     return ABSENT
 
 
-def _whole(values: list[Any]) -> Any:
-    return ABSENT if any(value is ABSENT for value in values) else values
+def _readable_part(value: Any) -> Any:
+    return _readable_container(value) if isinstance(value, list | tuple | Mapping) else readable_value(value)
 
 
 def _is_encodable(text: str) -> bool:
@@ -120,7 +126,7 @@ def checked_filter(filter: object) -> Mapping[str, Any]:
         if not isinstance(key, str) or str.startswith(key, "$"):
             raise InvalidInputError(f"filter keys are metadata keys, and none begins with '$': {shown(key)}")
     check_nesting("filter", wanted)
-    return {key: plain(one) for key, one in wanted.items()}
+    return {plain(key): plain(one) for key, one in wanted.items()}
 
 
 def check_nesting(name: str, values: Mapping[str, Any]) -> None:
@@ -129,23 +135,31 @@ def check_nesting(name: str, values: Mapping[str, Any]) -> None:
     Raises:
         InvalidInputError: It is deeper than `DEEPEST`, or has more than `MOST_VALUES`.
     """
-    level: list[object] = [values]
-    count = 0
+    if found := excess(values, MOST_VALUES):
+        raise InvalidInputError(f"{name} {found}")
+
+
+def excess(value: object, most: int) -> str:
+    """Say what is too much of a value: that it has more than `most` values, or more than `DEEPEST` levels; or ""."""
+    level: list[object] = [value]
+    room = most
     for _ in range(DEEPEST):
-        level = [one for part in level for one in _parts(part)]
-        count += len(level)
-        if count > MOST_VALUES:
-            raise InvalidInputError(f"{name} has more than {MOST_VALUES} values")
-    if level:
-        raise InvalidInputError(f"{name} is nested deeper than {DEEPEST} levels")
+        level = [*islice((one for part in level for one in _parts(part)), room + 1)]
+        room -= len(level)
+        if room < 0:
+            return f"has more than {most} values"
+    return f"is nested deeper than {DEEPEST} levels" if level else ""
 
 
 def _parts(value: object) -> list[object]:
-    if isinstance(value, dict):
-        return [*dict.values(value)]
     if isinstance(value, Mapping):
-        return [*checked_mapping("a mapping in it", value).values()]
+        return [*_fields(value).values()]
     return _elements(value) if isinstance(value, list | tuple) else []
+
+
+def _fields(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return what is in a mapping, and not what a subclass of dict says is in it."""
+    return dict(dict.items(value)) if isinstance(value, dict) else checked_mapping("a mapping in it", value)
 
 
 def _elements(value: list[Any] | tuple[Any, ...]) -> list[Any]:
@@ -156,8 +170,7 @@ def _elements(value: list[Any] | tuple[Any, ...]) -> list[Any]:
 def plain(value: Any) -> Any:
     """Return a value that `check_nesting` has passed in built-in types, whatever subclasses of them do."""
     if isinstance(value, Mapping):
-        items = dict.items(value) if isinstance(value, dict) else value.items()
-        return {plain(key): plain(one) for key, one in items}
+        return {plain(key): plain(one) for key, one in _fields(value).items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in _elements(value)]
     if isinstance(value, str) and not isinstance(value, Enum):

@@ -134,12 +134,21 @@ def _checked(checkpoint: object) -> Checkpoint:
         fields[field] = {
             channel_name(name): one for name, one in checked_mapping(f"checkpoint {field}", fields[field]).items()
         }
-    for version in fields["channel_versions"].values():
-        if isinstance(version, bool) or not isinstance(version, str | int | float):
-            raise InvalidInputError(f"the version of a channel is a string or a number, not {shown(version)}")
+    fields["channel_versions"] = {name: _checked_version(one) for name, one in fields["channel_versions"].items()}
     if not (text := str.__str__(fields["id"])):
         raise InvalidInputError("the id of a checkpoint is not empty")
     return cast("Checkpoint", fields | {"id": text, "v": int.__int__(fields["v"])})
+
+
+def _checked_version(version: object) -> str | int | float:
+    """Return a version in its built-in type, whatever a subclass of it does."""
+    if isinstance(version, str):
+        return str.__str__(version)
+    if isinstance(version, float):
+        return float.__float__(version)
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise InvalidInputError(f"the version of a channel is a string or a number, not {shown(version)}")
+    return int.__int__(version)
 
 
 async def _put_on(context: Context, task: Put, values: Mapping[str, Serialized], ground: Ground) -> bool:

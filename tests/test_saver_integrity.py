@@ -23,8 +23,6 @@ from saver_fixtures import KINDS, Calls, client_of
 
 CHECKPOINTS, WRITES = "mongomem_checkpoints", "mongomem_checkpoint_writes"
 
-SOURCE = random.Random(3)
-
 CONTENT = ("data", "packed", "sealed", "cipher", "digest")
 
 
@@ -44,14 +42,15 @@ class World:
         return Calls(MongoSaver(self.client, self.database.name, **{**self.options, **options}), self.kind)
 
     async def fill(self) -> World:
+        source = random.Random(3)
         for thread_id in ("t", "u"):
             calls = self.calls()
             steps = Steps(calls, thread_id)
-            configs = [await steps.put(long=SOURCE.randbytes(200_000), blob=b"secret", text=f"of {thread_id}")]
+            configs = [await steps.put(long=source.randbytes(90_000), blob=b"secret", text=f"of {thread_id}")]
             for number in range(2):
-                configs.append(await steps.put(long=SOURCE.randbytes(200_000), number=number))
+                configs.append(await steps.put(long=source.randbytes(90_000), number=number))
             for config in configs:
-                writes = [("text", f"written by {thread_id}"), ("blob", b"raw"), ("long", SOURCE.randbytes(200_000))]
+                writes = [("text", f"written by {thread_id}"), ("blob", b"raw"), ("long", source.randbytes(90_000))]
                 await calls("put_writes", config, writes, "task")
             self.configs[thread_id] = configs
         return self
@@ -456,7 +455,7 @@ async def test_a_deleted_thread_begins_anew_under_whatever_encryption(world: Wor
         await calls("delete_thread", "t")
         steps = Steps(calls, "t")
         await steps.put(text="new")
-        await steps.put(long=SOURCE.randbytes(50_000))
+        await steps.put(long=random.Random(4).randbytes(50_000))
         assert (await world.calls(**options)("get_tuple", steps.config)).checkpoint["channel_values"] == steps.values
 
 

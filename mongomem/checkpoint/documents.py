@@ -315,14 +315,14 @@ def newest_stages(address: Address, epoch: int | None = None) -> list[Document]:
 
 def thread_stage(collections: Collections, thread_id: str) -> Document:
     """Return the stage that joins to a checkpoint the document of its thread, as `thread`: a list of one, or empty."""
-    own = {"$match": {"_id": thread_key(thread_id), "thread_id": thread_id}}
+    own = {"$match": {"_id": thread_key(thread_id)}}
     return {"$lookup": {"from": collections.checkpoints, "pipeline": [own], "as": "thread"}}
 
 
 def epochs_stage(collections: Collections, thread_ids: Sequence[str]) -> Document:
     """Return the stage that adds, behind other documents, the `living_epoch` of threads, each under its `_id`."""
     own = {"_id": {"$in": [thread_key(one) for one in thread_ids]}, "thread_id": {"$in": list(thread_ids)}}
-    pipeline = [{"$match": own}, {"$project": {"living_epoch": "$epoch"}}]
+    pipeline = [{"$match": own}, {"$project": {"thread_id": 1, "living_epoch": "$epoch"}}]
     return {"$unionWith": {"coll": collections.checkpoints, "pipeline": pipeline}}
 
 
@@ -330,11 +330,14 @@ def living_epoch(thread_id: str, threads: Sequence[Mapping[str, Any]], field: st
     """Return the epoch of a thread document that was read; None where there is none, and so nothing that lives.
 
     Raises:
-        CorruptDataError: It is none.
+        CorruptDataError: It is none, or the document says to be of another thread.
     """
     if not threads:
         return None
+    named: Any = threads[0].get("thread_id")
     epoch: Any = threads[0].get(field)
+    if type(named) is not str or named != thread_id:
+        raise CorruptDataError(f"thread {shown(thread_id)}: its document says to be of thread {shown(named)}")
     if not is_epoch(epoch):
         raise CorruptDataError(f"thread {shown(thread_id)}: its document is not readable: its epoch is {shown(epoch)}")
     return int(epoch)

@@ -128,7 +128,8 @@ async def _find_with_writes(
     except OperationFailure as error:
         if error.code != TOO_LARGE:
             raise
-        threads = await Find(context.checkpoints, thread_query(address.thread_id), {"epoch": 1}, limit=1)
+        own = {"_id": thread_key(address.thread_id)}
+        threads = await Find(context.checkpoints, own, {"thread_id": 1, "epoch": 1}, limit=1)
         place = place_of(address) | {"epoch": living_epoch(address.thread_id, threads)}
         return await read_records(context, await _find(context, Query(place), None, 1)), None
     records = await read_records(context, documents)

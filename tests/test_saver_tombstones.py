@@ -29,7 +29,7 @@ from mongomem.testing import FailingDriver, RecordingDriver
 
 GRACE = timedelta(hours=1)
 TEXT = random.Random(4).randbytes(60_000).hex()
-METADATA: Any = {"source": "loop", "step": 0, "parents": {}}
+METADATA: Any = {"source": "loop", "step": 0, "parents": {}, "run_id": "run"}
 COLLECTIONS = ("mongomem_checkpoints", "mongomem_checkpoint_writes")
 
 
@@ -151,7 +151,7 @@ DELETIONS: dict[str, Callable[[World], Any]] = {
     "prune": lambda world: world.saver().prune(["t"], strategy="delete"),
     "delete_idle_threads": lambda world: _idle(world),
     "erase_user": lambda world: world.memory().erase_user("ada"),
-    "delete_for_runs": lambda world: world.saver().delete_thread("t"),
+    "delete_for_runs": lambda world: world.saver().delete_for_runs(["run"]),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -40,19 +41,20 @@ class Calls:
 @contextmanager
 def loop_in_thread() -> Iterator[Any]:
     """Run an event loop in a thread of its own; yield what has a coroutine run there and is awaited here."""
-    loop = asyncio.new_event_loop()
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
-    def turn() -> None:
-        loop.run_forever()
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
+    async def turn() -> None:
+        ended = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), ended))
+        await ended.wait()
 
-    thread = threading.Thread(target=turn, name="loop")
+    thread = threading.Thread(target=lambda: asyncio.run(turn()), name="loop")
     thread.start()
+    loop, ended = started.result()
     try:
         yield lambda coroutine: asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
     finally:
-        loop.call_soon_threadsafe(loop.stop)
+        loop.call_soon_threadsafe(ended.set)
         thread.join()
 
 

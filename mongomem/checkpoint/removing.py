@@ -268,13 +268,13 @@ async def _nodes(context: Context, thread_id: str, threads: Sequence[Document]) 
 
 
 def _node(record: Record, body: Body) -> Node:
-    counters = body.metadata.get("counters_since_delta_snapshot")
+    counters, run_id = body.metadata.get("counters_since_delta_snapshot"), body.metadata.get("run_id")
     return Node(
         record.address,
         record.parent_id,
         record.created_at,
         record.hidden,
-        body.metadata.get("run_id"),
+        run_id if isinstance(run_id, str) else None,
         caller_of(record.address.thread_id, record.address.checkpoint_ns, body.metadata.get("parents")),
         record.sends_in_parent,
         frozenset(record.channels),

@@ -58,6 +58,16 @@ def loop_in_thread() -> Iterator[Any]:
         thread.join()
 
 
+def end(loop: asyncio.AbstractEventLoop) -> None:
+    """Close a loop after what still runs on it, such as the monitors of a client that was closed."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, asyncio.sleep(0), return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
 async def client_used_here(uri: str) -> Any:
     """Make a client that belongs to the loop that runs here."""
 

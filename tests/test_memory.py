@@ -26,7 +26,7 @@ from mongomem.checkpoint.identity import forms_of, identity
 from mongomem.commands import DeleteMany
 from mongomem.drivers import Concerns
 from mongomem.users import PAGE
-from saver_fixtures import KINDS, Calls, client_of
+from saver_fixtures import KINDS, Calls, client_of, end
 
 INDEX: Any = {"embed": bag_of_words(64), "dims": 64, "fields": ["text"]}
 
@@ -123,8 +123,8 @@ def test_a_client_used_in_another_loop_is_named(mongo_uri: str, database_name: s
     with pytest.raises(UsageError, match="belongs to another event loop"):
         second.run_until_complete(saver.aget_tuple(config))
     first.run_until_complete(client.close())
-    first.close()
-    second.close()
+    end(first)
+    end(second)
 
 
 async def test_a_sync_call_on_an_async_client_fails_at_once(mongo_uri: str, database_name: str) -> None:

@@ -24,7 +24,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pymongo import AsyncMongoClient, MongoClient
 
 from mongomem.checkpoint.saver import MongoSaver
-from saver_fixtures import KINDS
+from saver_fixtures import KINDS, end
 
 CHANNELS = ("messages", "context", "flag", "__pregel_tasks")
 NAMESPACES = ("", "child:1", "child:1|grand:2")
@@ -224,4 +224,4 @@ def test_does_as_the_in_memory_saver(kind: str, mongo_uri: str, database_name: s
                 suppress_health_check=list(HealthCheck),
             ),
         )
-    loop.close()
+    end(loop)

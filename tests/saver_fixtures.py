@@ -60,11 +60,14 @@ def loop_in_thread() -> Iterator[Any]:
 
 def end(loop: asyncio.AbstractEventLoop) -> None:
     """Close a loop after what still runs on it, such as the monitors of a client that was closed."""
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    loop.run_until_complete(asyncio.gather(*tasks, asyncio.sleep(0), return_exceptions=True))
-    loop.run_until_complete(loop.shutdown_asyncgens())
+
+    async def cancel_all() -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, asyncio.sleep(0), return_exceptions=True)
+
+    loop.run_until_complete(cancel_all())
     loop.close()
 
 

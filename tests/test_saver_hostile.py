@@ -127,7 +127,10 @@ WRITES: Calls = {
     "put_writes value": ("channel", lambda saver, bad: saver.put_writes(CONFIG, [("a", bad)], str(uuid4()))),
     "put_writes task_id": ("task_id", lambda saver, bad: saver.put_writes(CONFIG, [("a", 1)], bad)),
     "put_writes task_path": ("task_path", lambda saver, bad: saver.put_writes(CONFIG, [("a", 1)], "task", bad)),
-    "update_thread thread_id": ("thread_id", lambda saver, bad: saver.update_thread(bad, {"title": "t"})),
+    "update_thread thread_id": (
+        "thread_id|there is no thread",
+        lambda saver, bad: saver.update_thread(bad, {"title": "t"}),
+    ),
     "update_thread metadata": ("metadata", lambda saver, bad: saver.update_thread("t", bad)),
     "update_thread value": ("metadata|title", lambda saver, bad: saver.update_thread("t", {"title": bad})),
 }

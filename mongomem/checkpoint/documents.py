@@ -223,6 +223,18 @@ def read_time(fields: Mapping[str, Any], field: str) -> datetime:
     return utc(read_field(fields, field, datetime))
 
 
+@dataclass(frozen=True, slots=True)
+class Title:
+    """What messages call a document, by the fields that name it. It is written only where a message is."""
+
+    text: str
+    document: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        named = {field: shown(self.document.get(field)) for field in ("thread_id", "checkpoint_id")}
+        return self.text.format_map(named)
+
+
 def check_version(document: Mapping[str, Any], what: object) -> None:
     """Refuse a document from the future.
 

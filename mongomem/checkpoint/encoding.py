@@ -78,10 +78,12 @@ def serialize_body(checkpoint: Checkpoint, metadata: Mapping[str, Any], codec: C
     """Serialize a checkpoint without its values, together with its metadata."""
     bare = {field: value for field, value in checkpoint.items() if field != "channel_values"}
     try:
-        return serialized(codec, "a checkpoint", {"checkpoint": bare, "metadata": dict(metadata)})
+        return serialized(
+            codec, "the checkpoint %s", checkpoint["id"], {"checkpoint": bare, "metadata": dict(metadata)}
+        )
     except UnstorableValueError:
         for field, value in {**bare, "metadata": dict(metadata)}.items():
-            serialized(codec, f"the field {shown(field)} of a checkpoint", value)
+            serialized(codec, "the field %s of a checkpoint", field, value)
         raise
 
 
@@ -91,14 +93,14 @@ def serialize_values(
     """Serialize the values that are not `done` and that the parent does not hold at the same version."""
     versions = checkpoint["channel_versions"]
     return {
-        channel: serialized(codec, f"channel {shown(channel)}", value)
+        channel: serialized(codec, "channel %s", channel, value)
         for channel, value in checkpoint["channel_values"].items()
         if channel not in done and not holds(parent, channel, versions.get(channel))
     }
 
 
-def serialized(codec: Codec, what: str, value: Any) -> Serialized:
-    """Serialize a value.
+def serialized(codec: Codec, what: str, name: str, value: Any) -> Serialized:
+    """Serialize a value. `what` has room for the name of it, which is written only where a message is.
 
     Raises:
         UnstorableValueError: The serializer cannot; says what it was to serialize.
@@ -109,7 +111,7 @@ def serialized(codec: Codec, what: str, value: Any) -> Serialized:
         raise
     except Exception as error:
         raise UnstorableValueError(
-            f"{what} cannot be serialized: {type(error).__name__}: {shown(str(error))}"
+            f"{what % shown(name)} cannot be serialized: {type(error).__name__}: {shown(str(error))}"
         ) from error
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from mongomem.arguments import checked_mapping, shown
@@ -144,11 +144,13 @@ def excess(value: object, most: int) -> str:
     level: list[object] = [value]
     room = most
     for _ in range(DEEPEST):
-        level = [*islice((one for part in level for one in _parts(part)), room + 1)]
+        level = [*islice(chain.from_iterable(map(_parts, level)), room + 1)]
         room -= len(level)
         if room < 0:
             return f"has more than {most} values"
-    return f"is nested deeper than {DEEPEST} levels" if level else ""
+        if not level:
+            return ""
+    return f"is nested deeper than {DEEPEST} levels"
 
 
 def _parts(value: object) -> list[object]:

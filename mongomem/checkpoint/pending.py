@@ -88,9 +88,7 @@ def _serialized(context: Context, writes: Sequence[tuple[str, Any]]) -> list[Pen
             raise InvalidInputError(f"a write is a channel and a value, not {shown(write)}")
         channel = channel_name(pair[0])
         idx = WRITES_IDX_MAP.get(channel, position)
-        found[idx] = PendingWrite(
-            idx, channel, serialized(context.codec, f"a write to channel {shown(channel)}", pair[1])
-        )
+        found[idx] = PendingWrite(idx, channel, serialized(context.codec, "a write to channel %s", channel, pair[1]))
     return list(found.values())
 
 

@@ -14,6 +14,7 @@ from mongomem.checkpoint.chunks import Stored
 from mongomem.checkpoint.codec import Codec, UnopenedError
 from mongomem.checkpoint.documents import (
     CHECKPOINT,
+    Title,
     check_key,
     check_type,
     check_version,
@@ -88,7 +89,7 @@ def read_record(document: Document, codec: Codec) -> Record:
         CorruptDataError: It is not, or lacks a field, or a field is of another type.
         SchemaVersionError: It was written by a newer mongomem.
     """
-    where = f"checkpoint {shown(document.get('checkpoint_id'))} of thread {shown(document.get('thread_id'))}"
+    where = Title("checkpoint {checkpoint_id} of thread {thread_id}", document)
     check_version(document, where)
     try:
         address = _address(document)
@@ -123,7 +124,7 @@ def read_write(document: Document, codec: Codec) -> WriteRecord:
         CorruptDataError: It is not, or lacks a field, or a field is of another type.
         SchemaVersionError: It was written by a newer mongomem.
     """
-    where = f"write to checkpoint {shown(document.get('checkpoint_id'))} of thread {shown(document.get('thread_id'))}"
+    where = Title("write to checkpoint {checkpoint_id} of thread {thread_id}", document)
     check_version(document, where)
     try:
         address, task_id, idx = _address(document), read_field(document, "task_id", str), document["idx"]
@@ -165,7 +166,7 @@ def _flag(document: Document, field: str) -> bool:
     return read_field(document, field, bool) if document.get(field) is not None else False
 
 
-def _unreadable(where: str, error: Exception) -> MongomemError:
+def _unreadable(where: Title, error: Exception) -> MongomemError:
     """Return what to raise for a document that cannot be read: what to do about it, if that is known."""
     if isinstance(error, UnopenedError):
         return UnopenedError(f"{where}: {error}", error.obstacle)

@@ -15,6 +15,7 @@ from mongomem.checkpoint.documents import (
     CHECKPOINT,
     THREAD,
     VISIBLE,
+    Title,
     check_key,
     check_version,
     is_epoch,
@@ -201,7 +202,7 @@ def read_listed(document: Document) -> Thread:
         CorruptDataError: It lacks a field, or a field is of another type, or it is another's.
         SchemaVersionError: It was written by a newer mongomem.
     """
-    what = f"thread {shown(document.get('thread_id'))}"
+    what = Title("thread {thread_id}", document)
     check_version(document, what)
     try:
         thread_id = read_field(document, "thread_id", str)

@@ -28,6 +28,7 @@ from mongomem.checkpoint.documents import (
     NAMING_FIELDS,
     SCHEMA_VERSION,
     THREAD,
+    Title,
     all_chunks_of,
     check_key,
     check_type,
@@ -65,7 +66,7 @@ def known_thread(context: Context, document: Document | None) -> ThreadState | N
     """
     if document is None:
         return None
-    what = f"thread {shown(document.get('thread_id'))}"
+    what = Title("thread {thread_id}", document)
     check_version(document, what)
     try:
         thread_id = read_field(document, "thread_id", str)

@@ -18,12 +18,19 @@ from pymongo.errors import InvalidURI, OperationFailure, PyMongoError
 from mongomem.arguments import shown
 from mongomem.clients import driver_info, introductions, takes_introduction
 from mongomem.errors import ConfigurationError, ServerUnavailableError
+from mongomem.loops import loops_of_clients
 from mongomem.options import unknown_option
 
 OPEN_TIMEOUT = 5.0
 """How long entering waits for an answer of the servers, in seconds."""
 
 LONGEST_TIMEOUT = 86_400.0
+
+QUESTION = {"listCollections": 1, "nameOnly": True, "authorizedCollections": True}
+"""What is asked on entering: any user may, whatever their rights, and nobody else (MongoDB 4.4 to 8.2)."""
+
+UNAUTHORIZED_CODE = 13
+"""Server error code: a server that asks for credentials was given none (MongoDB 4.4 to 8.2)."""
 
 UNAUTHENTICATED = frozenset({18, 8000})
 """Server error codes of refused credentials: AuthenticationFailed (MongoDB 4.4 to 8.2), and Atlas's own."""
@@ -82,13 +89,14 @@ class Connection:
         """
         if self.open_timeout is not None:
             with self._explained(client), pymongo.timeout(self.open_timeout):
-                client.admin.command("ping", read_preference=ReadPreference.NEAREST)
+                client.admin.command(QUESTION, read_preference=ReadPreference.NEAREST)
 
     async def aask(self, client: Any) -> None:
-        """Ask an ``AsyncMongoClient``. See `ask`."""
+        """Ask an ``AsyncMongoClient``, which from then on belongs to this loop. See `ask`."""
         if self.open_timeout is not None:
             with self._explained(client), pymongo.timeout(self.open_timeout):
-                await client.admin.command("ping", read_preference=ReadPreference.NEAREST)
+                await client.admin.command(QUESTION, read_preference=ReadPreference.NEAREST)
+        loops_of_clients.of(client).enter()
 
     @contextmanager
     def _explained(self, client: Any) -> Iterator[None]:
@@ -96,7 +104,9 @@ class Connection:
             yield
         except OperationFailure as error:
             hosts, said = ", ".join(_hosts(client)), shown((error.details or {}).get("errmsg") or str(error))
-            if error.code in UNAUTHENTICATED:
+            if error.code == UNAUTHORIZED_CODE:
+                said = "it asks for a user and a password"
+            elif error.code in UNAUTHENTICATED:
                 said = "its user or its password (and authSource says in which database the user is kept)"
             raise ConfigurationError(f"{hosts} refuses the connection string of {self.name}: {said}") from None
         except PyMongoError as error:

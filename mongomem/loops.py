@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Coroutine
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from mongomem.clients import PerClient
@@ -28,7 +29,10 @@ SLICE_SECONDS = 0.25
 """How often a waiting thread looks whether the loop still runs."""
 
 RELIEF_SECONDS = 0.5
-"""How long a loop's worker threads may all be taken before a thread that waits for the loop gives it more."""
+"""How long nothing may move while work waits for a thread of a loop, before the loop is given more threads."""
+
+MOST_THREADS = 512
+"""How many threads a loop is given at most."""
 
 AWAIT_INSTEAD = (
     "A sync method was called on the event loop of its AsyncMongoClient, which would wait for itself: await the async "
@@ -137,8 +141,7 @@ def run_on(loop: Loop, coroutine: Coroutine[Any, Any, T], patience: float | None
     Raises:
         UsageError: The loop ended, stopped or did nothing for too long.
     """
-    errand, thread = _Errand(loop, coroutine), threading.get_ident()
-    _waiting.add(thread)
+    errand = _Errand(loop, coroutine)
     try:
         try:
             errand.wait(patience)
@@ -147,7 +150,6 @@ def run_on(loop: Loop, coroutine: Coroutine[Any, Any, T], patience: float | None
             raise
         return errand.result.result()
     finally:
-        _waiting.discard(thread)
         del errand  # or an error of the coroutine would hold this frame, which holds the error
 
 
@@ -193,7 +195,6 @@ class _Errand(Generic[T]):
         if self.has_answered:
             self.has_answered = False
             self._send(self._answer)
-        _relieve(self.loop)
 
     def _send(self, call: Any) -> None:
         try:
@@ -205,14 +206,17 @@ class _Errand(Generic[T]):
 
     def _answer(self) -> None:
         self.heard_at, self.has_answered = time.monotonic(), True
+        _relieve(self.loop)
 
     def _begin(self) -> None:
         self._answer()
+        _workers_of(self.loop).move()
         if self.result.set_running_or_notify_cancel():
             self.task = self.loop.create_task(self.coroutine)
             self.task.add_done_callback(self._finish)
 
     def _finish(self, task: asyncio.Task[T]) -> None:
+        _workers_of(self.loop).move()
         if task.cancelled():
             self.result.set_exception(UsageError(STOPPED.format(state="was ending")))
         elif (error := task.exception()) is not None:
@@ -225,31 +229,57 @@ class _Errand(Generic[T]):
             self.task.cancel()
 
 
-_waiting: set[int] = set()
-"""The threads that wait for a loop, by their identifiers."""
-
-_probes: weakref.WeakKeyDictionary[Any, tuple[concurrent.futures.Future[int], float]] = weakref.WeakKeyDictionary()
-"""A piece of work that every executor in question was given, and when."""
-
-
-def _relieve(loop: Loop) -> None:
-    """Let a loop that is waited for have more worker threads where all that it has are taken: one for each that waits.
+@dataclass(slots=True)
+class _Workers:
+    """The worker threads of a loop that is waited for. Used on that loop alone.
 
     Sync nodes and ``asyncio.to_thread`` run in the loop's default executor; so does what PyMongo needs for a new
     connection, the look-up of the address and the TLS handshake. Where all threads of it wait for coroutines that need
-    one of them, none would ever come free. asyncio shows nobody the executor that a loop has by default (CPython 3.10
-    to 3.14 keep it under this name); on a loop that has none of that name this does nothing.
+    one of them, none would ever come free: then they are given more, for as long as work waits. A queue that only is
+    long moves, and is left alone.
+
+    Attributes:
+        moved_at: When an errand last began or ended there.
+        own_limit: How many threads there may be by the executor's own limit, while it is lifted.
     """
-    executor: Any = getattr(loop, "_default_executor", None)
-    if not isinstance(executor, concurrent.futures.ThreadPoolExecutor):
-        return
-    now = time.monotonic()
-    probe, since = _probes.get(executor, (None, now))
-    is_taken = probe is not None and not probe.done()
-    if is_taken and now - since < RELIEF_SECONDS:
-        return
-    more = max(1, sum(thread.ident in _waiting for thread in [*executor._threads])) if is_taken else 0
-    executor._max_workers += more
-    with suppress(RuntimeError):  # it is shut down
-        for _ in range(max(1, more)):  # each of which makes a thread, where there may be one more
-            _probes[executor] = executor.submit(int), now
+
+    moved_at: float = field(default_factory=time.monotonic)
+    own_limit: int | None = None
+
+    def move(self) -> None:
+        """Take note that an errand began or ended."""
+        self.moved_at = time.monotonic()
+
+    def relieve(self, executor: concurrent.futures.ThreadPoolExecutor) -> None:
+        """Lift the limit where work waits and nothing moves; put it back where no work waits."""
+        pool: Any = executor  # what is counted here has these names in CPython 3.10 to 3.14
+        waits = pool._work_queue.qsize()
+        if not waits and self.own_limit is not None:
+            pool._max_workers, self.own_limit = self.own_limit, None
+        if not waits or time.monotonic() - self.moved_at < RELIEF_SECONDS:
+            return
+        self.move()
+        self.own_limit = self.own_limit or pool._max_workers
+        more = max(0, min(waits, len(pool._threads), MOST_THREADS - pool._max_workers))
+        pool._max_workers += more
+        with suppress(RuntimeError):  # it is shut down
+            for _ in range(more):  # each of which makes a thread
+                executor.submit(int)
+
+
+_workers: weakref.WeakKeyDictionary[Loop, _Workers] = weakref.WeakKeyDictionary()
+"""By the loops that threads have waited for."""
+
+
+def _workers_of(loop: Loop) -> _Workers:
+    return _workers.setdefault(loop, _Workers())
+
+
+def _relieve(loop: Loop) -> None:
+    """Relieve the workers of a loop. asyncio shows nobody the executor that a loop has by default: without it, nothing.
+
+    It has this name in CPython 3.10 to 3.14.
+    """
+    executor = getattr(loop, "_default_executor", None)
+    if isinstance(executor, concurrent.futures.ThreadPoolExecutor):
+        _workers_of(loop).relieve(executor)

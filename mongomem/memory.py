@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -25,6 +26,9 @@ from mongomem.store.batches import check_namespace
 from mongomem.store.reading import items_behind
 from mongomem.store.store import MongoStore
 from mongomem.users import Erased, check_decided, checked_user, erase_user, threads_of
+
+if TYPE_CHECKING:  # a name for annotations alone
+    from typing_extensions import Self
 
 PAGE = 100
 """How many items are read at a time while everything of a user is gathered."""
@@ -77,6 +81,7 @@ class MongoMemory:
         store_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._client = client
+        self._owns_client = False
         (self._user_key,) = checked_keys("user_key", (user_key,))
         if not callable(user_namespace):
             raise ConfigurationError(f"user_namespace must be a function of a user id, not {shown(user_namespace)}")
@@ -114,29 +119,55 @@ class MongoMemory:
 
         Options are those of `from_conn_string`.
         """
-        return cls.from_conn_string(uri, db_name=db_name, open_timeout=open_timeout, **options).__enter__()
+        memory = cls.from_conn_string(uri, db_name=db_name, open_timeout=open_timeout, **options).__enter__()
+        memory._owns_client = True
+        return memory
 
     @classmethod
     async def aconnect(
         cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
     ) -> MongoMemory:
         """Return a memory that owns an ``AsyncMongoClient``. End with `aclose`."""
-        return await cls.from_conn_string(uri, db_name=db_name, open_timeout=open_timeout, **options).__aenter__()
+        memory = await cls.from_conn_string(uri, db_name=db_name, open_timeout=open_timeout, **options).__aenter__()
+        memory._owns_client = True
+        return memory
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
 
     def close(self) -> None:
-        """Close the client, a ``MongoClient``."""
+        """Close the ``MongoClient`` that `connect` opened. A client that was passed in stays open: its owner closes it.
+
+        Raises:
+            UsageError: The client is an ``AsyncMongoClient``.
+        """
         if isinstance(self._client, AsyncMongoClient):
             raise UsageError(
                 "close() was called, but the client is an AsyncMongoClient: write `await memory.aclose()`."
             )
-        self._client.close()
+        if self._owns_client:
+            self._client.close()
 
     async def aclose(self) -> None:
-        """Close the client, an ``AsyncMongoClient``."""
+        """Close the ``AsyncMongoClient`` that `aconnect` opened. A client that was passed in stays open.
+
+        Raises:
+            UsageError: The client is no ``AsyncMongoClient``.
+        """
         if not isinstance(self._client, AsyncMongoClient):
             kind = type(self._client).__name__
             raise UsageError(f"aclose() was called, but the client is a {kind}: write `memory.close()`.")
-        await self._client.close()
+        if self._owns_client:
+            await self._client.close()
 
     def setup(self) -> None:
         """Prepare the collections of both. Idempotent."""
@@ -187,7 +218,22 @@ class MongoMemory:
                 "user_namespace= to say where they are, a name that no two users share and the nodes of the graph use, "
                 "e.g. lambda user_id: (user_id.encode().hex(),)"
             ) from error
+        self._check_own(user, namespace)
         return tuple(namespace)
+
+    def _check_own(self, user: str, namespace: object) -> None:
+        """Refuse a namespace that another user has too.
+
+        Raises:
+            ConfigurationError: It is the same for somebody whose id is longer by one character.
+        """
+        other: object = None
+        with suppress(Exception):  # a function that looks users up knows nobody of that name
+            other = self._user_namespace(f"{user}x")
+        if other == namespace:
+            raise ConfigurationError(
+                f"user_namespace gives {shown(namespace)} for every user: the memories of all would be those of one"
+            )
 
     def export_user(self, user_id: Identifier) -> Iterator[CheckpointTuple | Item]:
         """Stream everything of a user: the checkpoints of every thread, newest first, then the memories.

@@ -76,6 +76,6 @@ def checked_options(name: str, options: object, made: Callable[..., Any], withou
     for option, value in given.items():
         text = str.__str__(option) if isinstance(option, str) else shown(option)
         if text not in own:
-            raise ConfigurationError(f"{name}: {unknown_option(name, text[:80], own, {})}")
+            raise ConfigurationError(unknown_option(name, text[:80], own, {}))
         found[text] = value
     return found

@@ -33,8 +33,8 @@ class Erased:
     Attributes:
         threads: The ids of the threads.
         memories: How many memories.
-        undecided: The ids of threads that do not say whose they are, because they cannot be read: they are damaged,
-            or encrypted under another key. They are still there.
+        undecided: The ids of threads that do not say whose they are, because they had too many users to name all, or
+            cannot be read: they are damaged, or encrypted under another key. They are still there.
     """
 
     threads: list[str]
@@ -87,7 +87,10 @@ def check_decided(undecided: Collection[str]) -> None:
         CorruptDataError: Some threads do not say whose they are.
     """
     if undecided:
-        raise CorruptDataError(f"these threads cannot be read, and so may be of that user too: {list(undecided)}")
+        raise CorruptDataError(
+            "these threads cannot be read, or had too many users to name all, and so may be of that user too: "
+            f"{list(undecided)}"
+        )
 
 
 async def _decide(context: SaverContext, document: Document, key: str, text: str, threads: UserThreads) -> None:
@@ -118,7 +121,11 @@ async def _is_of(context: SaverContext, document: Document, key: str, text: str)
             return True
         if TOO_MANY not in members:
             return False
-    return await names_in_truth(context, thread_id, document.get("epoch"), {key: text})
+    if await names_in_truth(context, thread_id, document.get("epoch"), {key: text}):
+        return True
+    if members is None:
+        return False
+    raise CorruptDataError(f"thread {shown(thread_id)} names too many for all to be remembered")
 
 
 async def _finish_deletions(context: SaverContext) -> None:

@@ -70,7 +70,7 @@ def test_the_local_model_reads_long_and_strange_texts() -> None:
 
 def test_a_missing_local_model_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wordllama", None)
-    with pytest.raises(ConfigurationError, match=r'pip install "mongomem\[local\]"'):
+    with pytest.raises(ConfigurationError, match=r'pip install ".\[local\]"'):
         resolve_embedder("local", dims=None)
 
 

@@ -316,6 +316,41 @@ async def test_threads_that_wait_leave_the_loop_what_it_needs_to_go_on(
         assert len(await memory.store.asearch(("ada",))) == 5
 
 
+async def test_a_queue_that_moves_is_given_no_more_threads(
+    mongo_uri: str, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long each call takes, and however many wait."""
+    monkeypatch.setattr(loops, "SLICE_SECONDS", 0.01)
+    executor = ThreadPoolExecutor(2)
+    asyncio.get_running_loop().set_default_executor(executor)
+    limits = set()
+
+    async def slow(texts: list[str]) -> list[list[float]]:
+        limits.add(executor._max_workers)
+        await asyncio.sleep(0.05)
+        return [[1.0] for _ in texts]
+
+    async with AsyncMongoClient(mongo_uri) as client:
+        store = MongoStore(client, database_name, index={"embed": slow, "dims": 1, "model": "slow"})
+        await store.aput(("ada",), "k", {"text": "tea"})
+        await asyncio.gather(*(asyncio.to_thread(store.search, ("ada",), query=str(one)) for one in range(60)))
+    assert limits == {2}
+
+
+async def test_threads_that_were_lent_are_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "RELIEF_SECONDS", 0.05)
+    monkeypatch.setattr(loops, "SLICE_SECONDS", 0.01)
+    loop, executor = asyncio.get_running_loop(), ThreadPoolExecutor(1)
+    loop.set_default_executor(executor)
+
+    async def needs_a_thread() -> int:
+        return await asyncio.to_thread(lambda: executor._max_workers)
+
+    assert await asyncio.to_thread(loops.run_on, loop, needs_a_thread(), None) > 1
+    await asyncio.to_thread(loops.run_on, loop, asyncio.sleep(0.1), None)
+    assert executor._max_workers == 1
+
+
 async def test_a_fan_out_of_sync_nodes_on_a_cold_client(mongo_uri: str, database_name: str) -> None:
     async with AsyncMongoClient(mongo_uri) as cold, AsyncMongoClient(mongo_uri) as client:
         store = MongoStore(cold, database_name)

@@ -266,6 +266,18 @@ def test_what_contains_itself_is_detached_without_end() -> None:
     assert copied[0] is copied[1] is copied[2][0] is copied[2][1]["a"] is copied
 
 
+def test_messages_that_hold_each_other_are_detached_without_end() -> None:
+    message, other = HumanMessage("a"), HumanMessage("b")
+    message.content, other.content = other, message  # type: ignore[assignment]
+    copied: Any = detached({"a": [message, message]})["a"]
+    assert copied[0] is copied[1] is copied[0].content.content is not message
+    deepest: Any = HumanMessage("x")
+    for _ in range(3_000):
+        outer = HumanMessage("x")
+        outer.content, deepest = deepest, outer
+    assert detached(deepest) is not deepest
+
+
 def test_what_stands_in_endless_places_is_copied_once_and_shown_nowhere() -> None:
     value = many_times_over(60)
     copied = detached(value)

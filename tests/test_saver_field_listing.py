@@ -143,7 +143,7 @@ async def test_the_user_of_a_config_is_found_and_private_keys_are_not_stored(cal
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("given", [7, UUID("00000000-0000-4000-8000-000000000007"), "ünï/code\n$.x", "\x00", ""])
+@pytest.mark.parametrize("given", [7, UUID("00000000-0000-4000-8000-000000000007"), "ünï/code\n$.x", "\x00"])
 async def test_a_thread_id_works_as_its_string(given: Any, calls: Calls) -> None:
     await Steps(calls, given).put(a=1)
     as_text: Any = {"configurable": {"thread_id": str(given)}}
@@ -152,6 +152,19 @@ async def test_a_thread_id_works_as_its_string(given: Any, calls: Calls) -> None
     await calls("put_writes", (await calls("get_tuple", as_text)).config, [("a", 1)], "task")
     await calls("delete_thread", given)
     assert await calls("get_tuple", as_text) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_empty_thread_id_is_nobodys_thread(calls: Calls) -> None:
+    config: Any = {"configurable": {"thread_id": "", "checkpoint_ns": ""}}
+    for work in (
+        calls("get_tuple", config),
+        calls("put_writes", config, [("a", 1)], "task"),
+        calls.list(config),
+        Steps(calls, "").put(a=1),
+    ):
+        with pytest.raises(InvalidInputError, match="thread_id of config is empty"):
+            await work
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -394,7 +394,10 @@ def test_a_thread_of_very_many_is_bounded_and_misses_nobody(database: Any, monke
     memory._user_namespace = lambda user: ("u", user.encode().hex())
     for number in range(8):
         assert len(list(memory.export_user(f"user {number}"))) == 8
-    assert memory.erase_user("user").threads == []
+    with pytest.raises(InvalidInputError, match="one user more"):
+        memory.saver.update_thread("t", {"user_id": "user 8"})
+    erased = memory.erase_user("user")
+    assert (erased.threads, erased.undecided) == ([], ["t"])
     assert memory.erase_user("user 7").threads == ["t"]
 
 
@@ -407,7 +410,7 @@ def test_additions() -> None:
     }
 
 
-@pytest.mark.parametrize(("given", "text"), [*IDS.values()])
+@pytest.mark.parametrize(("given", "text"), [one for one in IDS.values() if one[1]])
 def test_thread_ids_are_of_all_these_kinds(given: Any, text: str) -> None:
     saver = MongoSaver(mongomock.MongoClient())
     put(saver, given, "ada")
@@ -476,6 +479,18 @@ def test_a_namespace_that_is_none_is_refused_before_anything_is_touched(wrong: A
         with pytest.raises(InvalidInputError, match="user_namespace"):
             call("ada")
     assert len(memory.saver.list_threads()) == len(memory.store.search(())) == 1
+
+
+def test_a_namespace_of_everybody_is_refused_before_anything_is_touched() -> None:
+    memory = MongoMemory(mongomock.MongoClient(), user_namespace=lambda user: ("users", "memories"))
+    put(memory.saver, "t", "ada")
+    memory.store.put(("users", "memories"), "k", {"text": "of bob"})
+    for call in (memory.erase_user, lambda user: list(memory.export_user(user))):
+        with pytest.raises(ConfigurationError, match="for every user"):
+            call("ada")
+    assert len(memory.saver.list_threads()) == len(memory.store.search(())) == 1
+    known = {"ada": ("users", "1")}
+    assert MongoMemory(memory._client, user_namespace=known.__getitem__).erase_user("ada").threads == ["t"]
 
 
 def test_a_list_is_a_namespace_too() -> None:

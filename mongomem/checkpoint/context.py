@@ -34,13 +34,15 @@ def lifetime(ttl: object) -> timedelta | NotProvided | None:
     if ttl is None or isinstance(ttl, NotProvided):
         return ttl
     if isinstance(ttl, bool) or not isinstance(ttl, int | float | timedelta):
-        raise ConfigurationError(f"ttl must be minutes, a timedelta or None, not {shown(ttl)}")
+        raise ConfigurationError(f"the ttl of threads must be minutes, a timedelta or None, not {shown(ttl)}")
     try:
         span = ttl if isinstance(ttl, timedelta) else timedelta(minutes=ttl)
     except (ValueError, OverflowError) as error:
-        raise ConfigurationError(f"ttl is no span of time: {shown(ttl)}") from error
+        raise ConfigurationError(f"the ttl of threads is no span of time: {shown(ttl)}") from error
     if not timedelta(0) < span <= LONGEST_SPAN:
-        raise ConfigurationError(f"ttl must be positive and at most {LONGEST_SPAN.days} days, not {shown(ttl)}")
+        raise ConfigurationError(
+            f"the ttl of threads must be positive and at most {LONGEST_SPAN.days} days, not {shown(ttl)}"
+        )
     return span
 
 

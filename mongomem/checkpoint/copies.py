@@ -57,15 +57,17 @@ def detached(value: Any) -> Any:
 
 
 Copied = dict[int, tuple[Any, Any]]
-"""By the id of a container: the container, which so keeps its id, and its copy."""
+"""By the id of a container or message: itself, which so keeps its id, and its copy."""
 
 
 def _copy(value: Any, room: int, copied: Copied) -> Any:
     kind = type(value)
     if kind in FLAT:
         return value.copy()
+    if kind in KINDS:
+        return _copy_message(value, room, copied)
     if not room or kind not in NESTING:
-        return _copy_message(value, room, copied) if room and kind in KINDS else value
+        return value
     known = copied.get(id(value))
     return known[1] if known else _copy_container(value, kind, room - 1, copied)
 
@@ -89,13 +91,18 @@ def _copy_container(value: Any, kind: type, room: int, copied: Copied) -> Any:
 
 def _copy_message(message: Any, room: int, copied: Copied) -> Any:
     """Copy a message as pydantic's own ``model_copy`` does, with its containers, most of which are empty."""
-    fields, extra = message.__dict__.copy(), message.__pydantic_extra__
+    if not room:
+        return message
+    if known := copied.get(id(message)):
+        return known[1]
+    made = object.__new__(type(message))
+    copied[id(message)] = message, made
+    fields, extra, room = message.__dict__.copy(), message.__pydantic_extra__, room - 1
     for name, one in fields.items():
         if type(one) not in LEAVES:
             fields[name] = _copy(one, room, copied) if one or type(one) not in EMPTIES else one.copy()
     if extra is not None:
         extra = _copy(extra, room, copied) if extra else {}
-    made = object.__new__(type(message))
     set_slot(made, "__dict__", fields)
     set_slot(made, "__pydantic_fields_set__", message.__pydantic_fields_set__)
     set_slot(made, "__pydantic_extra__", extra)

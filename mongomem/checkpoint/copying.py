@@ -40,7 +40,7 @@ from mongomem.checkpoint.threads import (
     thread_document,
     thread_write,
 )
-from mongomem.commands import BulkWrite, Document, Find, Replace
+from mongomem.commands import BulkWrite, Document, Find, Replace, Update, Write
 from mongomem.effects import Compute
 from mongomem.errors import InvalidInputError
 from mongomem.upserts import only_duplicates
@@ -115,12 +115,12 @@ async def _copy(context: Context, original: Original, source_id: str, target_id:
     checkpoints, writes = copies
     try:
         await look_twice(lambda: _copy_chunks(context, original, source_id, target_id, thread.epoch))
-        await _write(context.writes, writes)
+        await _write(context.writes, [_write_in_place(one, thread) for one in writes])
         use = await _thread_use(context, original, thread, now)
         reply = await BulkWrite(context.checkpoints, [thread_write(context, target_id, thread, use)])
         if reply.upserted_ids:  # the target has gone meanwhile
             return False
-        await _write(context.checkpoints, checkpoints)
+        await _write(context.checkpoints, [_checkpoint_in_place(one, thread.epoch) for one in checkpoints])
     except MissingChunkError:
         return False
     except BulkWriteError as error:
@@ -182,11 +182,27 @@ async def _copy_chunks(context: Context, original: Original, source_id: str, tar
         await BulkWrite(context.checkpoints, writes_of_page, ordered=False)
 
 
-async def _write(collection: str, documents: Sequence[Document]) -> None:
-    for start in range(0, len(documents), PAGE):
-        page = documents[start : start + PAGE]
-        writes = [Replace({"_id": one["_id"], "thread_id": one["thread_id"]}, one) for one in page]
-        await BulkWrite(collection, writes, ordered=False)
+async def _write(collection: str, writes: Sequence[Write]) -> None:
+    """Write what the target has not: where a document is met that it has, that stays."""
+    for start in range(0, len(writes), PAGE):
+        try:
+            await BulkWrite(collection, writes[start : start + PAGE], ordered=False)
+        except BulkWriteError as error:
+            if not only_duplicates(error):
+                raise
+
+
+def _checkpoint_in_place(document: Document, epoch: int) -> Write:
+    """Return the write of a checkpoint, which takes the place of one of an ended life alone."""
+    return Replace({"_id": document["_id"], "thread_id": document["thread_id"], "epoch": {"$lt": epoch}}, document)
+
+
+def _write_in_place(document: Document, thread: ThreadState) -> Write:
+    """Return the write of a pending write. In a thread whose life begins what is there is left of an ended one."""
+    place = {field: document[field] for field in ("_id", "thread_id")}
+    if thread.begins:
+        return Replace(place, document)
+    return Update(place, {"$setOnInsert": {field: document[field] for field in document if field not in place}}, True)
 
 
 def _sealed_anew(

@@ -10,7 +10,7 @@ import bson
 from mongomem.arguments import checked_mapping, shown
 from mongomem.checkpoint.addresses import identifier
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.identity import checked_identity, member
+from mongomem.checkpoint.identity import MOST_MEMBERS, Members, checked_identity, member
 from mongomem.checkpoint.metadata import ABSENT, LONGEST_COPY, check_nesting, is_field, readable_value
 from mongomem.checkpoint.setup import ready
 from mongomem.checkpoint.thread_list import Thread, read_listed
@@ -20,6 +20,7 @@ from mongomem.checkpoint.threads import (
     contention,
     known_thread,
     lasting_changes,
+    members_after,
     pause,
     thread_query,
 )
@@ -52,6 +53,7 @@ async def update_thread(context: Context, thread_id: object, metadata: object) -
         held = document.get("labels")
         use = ThreadUse({}, users, {key: [member(text, b"", is_clear=True)] for key, text in users.items()})
         shown_users, members = lasting_changes(thread, use)
+        _check_room(name, users, members_after(thread, use))
         merged = _merged(held or {}, labels)
         unchanged = {"generation": thread.generation, "labels": held}
         change = {"$set": {"labels": merged, **shown_users}, **({"$addToSet": members} if members else {})}
@@ -89,6 +91,18 @@ def _checked(context: Context, metadata: object) -> tuple[dict[str, str], Docume
             kinds = "texts, numbers, true, false, None, and lists and mappings of them, none of them long"
             raise InvalidInputError(f"metadata[{key!r}] cannot stand readable, as {kinds} can: {shown(value)}")
     return users, labels
+
+
+def _check_room(thread_id: str, users: Mapping[str, str], members: Members) -> None:
+    """Refuse a user whom the thread would not remember: a label stands in no checkpoint that could.
+
+    Raises:
+        InvalidInputError: The thread names `MOST_MEMBERS` others.
+    """
+    if any(key in members and text not in members[key] for key, text in users.items()):
+        raise InvalidInputError(
+            f"metadata names one user more than thread {shown(thread_id)} has room for: {MOST_MEMBERS}"
+        )
 
 
 def _merged(held: Mapping[str, Any], labels: Document) -> Document:

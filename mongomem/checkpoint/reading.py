@@ -13,7 +13,14 @@ from langgraph.checkpoint.serde.types import TASKS
 from pymongo.errors import OperationFailure
 
 from mongomem.arguments import checked_number
-from mongomem.checkpoint.addresses import Address, address_of, configurable, identifier, optional_identifier
+from mongomem.checkpoint.addresses import (
+    Address,
+    address_of,
+    configurable,
+    given_thread,
+    identifier,
+    optional_identifier,
+)
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.damage import UNREADABLE
 from mongomem.checkpoint.documents import (
@@ -174,7 +181,7 @@ def _listed_place(config: RunnableConfig | None) -> Document:
     part = configurable(config)
     if part.get("thread_id") is None:
         raise InvalidInputError("config has no thread_id: pass one, or None as the config to list across all threads")
-    place: Document = {"thread_id": identifier("thread_id", part["thread_id"])}
+    place: Document = {"thread_id": given_thread(part["thread_id"])}
     if part.get("checkpoint_ns") is not None:
         place["checkpoint_ns"] = identifier("checkpoint_ns", part["checkpoint_ns"])
     if (checkpoint_id := optional_identifier("checkpoint_id", part.get("checkpoint_id"))) is not None:

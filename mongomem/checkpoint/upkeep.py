@@ -60,7 +60,8 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy every checkpoint of a thread, with its writes, into another; nothing of the copy hangs on the source.
 
-        What the target has stays and may be newer. Of a source that is not there nothing is copied.
+        What the target has stays as it is: checkpoints, also those it has hidden, and the answers to its interrupts. Of
+        a source that is not there nothing is copied.
         """
         self._drivers.run(copy_thread(self._context(), source_thread_id, target_thread_id))
 

@@ -68,6 +68,8 @@ def local_embedder(name: str, dims: int | None, batch_size: BatchSize, model: st
     if dims not in LOCAL_DIMS:
         raise ConfigurationError(f"The local embedder has {LOCAL_DIMS} dims, not {shown(dims)}")
     if find_spec("wordllama") is None:
-        raise ConfigurationError(f'embed={shown(name)} needs the local model: pip install "mongomem[local]"')
+        raise ConfigurationError(
+            f'embed={shown(name)} needs the extra `local` (in a clone of mongomem: pip install ".[local]")'
+        )
     read = f"local:wordllama-{dims}"
     return LocalEmbedder(names=Identity(model, read, (read,)), dims=dims, batch_size=batch_size)

@@ -36,6 +36,10 @@ MOST_ITEMS = 2**31 - 2
 
 HIGHEST_SCORE = sys.float_info.max
 
+WAY_OUT = (
+    ", as no label of LangGraph may: encode it, e.g. user_id.encode().hex(), also in user_namespace= of MongoMemory"
+)
+
 LONGEST_PATH = MAX_DOCUMENT_BYTES // 4
 LONGEST_KEY = MAX_DOCUMENT_BYTES // 2
 """In bytes: no document holds longer ones, for it says them several times."""
@@ -181,7 +185,7 @@ def _checked_label(label: object, name: str) -> str:
     text = str.__str__(label)
     for is_wrong, reason in (
         (not text, "is empty"),
-        ("." in text, "holds a period ('.')"),
+        ("." in text, f"holds a period ('.'){'' if name == 'user_namespace' else WAY_OUT}"),
         ("\x00" in text, "holds NUL"),
         (not is_text(text), "holds a surrogate, which is no character"),
     ):

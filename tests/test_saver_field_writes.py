@@ -294,3 +294,29 @@ async def test_concurrent_puts_of_one_async_client_on_one_thread(mongo_uri: str,
         calls = Calls(MongoSaver(client, database_name), "awaiting")
         await asyncio.gather(*(Steps(calls).put(long=f"{number}" * 9_000) for number in range(50)))
         assert len(await calls.list(THREAD)) == 50
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_copy_leaves_what_the_target_has_and_brings_what_it_lacks(calls: Calls) -> None:
+    steps, copied = Steps(calls), {"configurable": {"thread_id": "copy", "checkpoint_ns": ""}}
+    for number in range(3):
+        await steps.put(number=number)
+    await calls("copy_thread", "t", "copy")
+    mine: Any = (await calls("get_tuple", copied)).config
+    await calls("put_writes", mine, [("a", "of the copy")], "task")
+    await calls("put_writes", mine, [(RESUME, "of the copy")], "task")
+    before = await calls.list(copied)
+    await calls("put_writes", steps.config, [("a", "of the source"), ("b", 1)], "task")
+    await calls("put_writes", steps.config, [(RESUME, "of the source")], "task")
+    await calls("prune", ["t"])
+    await calls("copy_thread", "t", "copy")
+    after = await calls.list(copied)
+    assert [one._replace(pending_writes=None) for one in after] == [one._replace(pending_writes=None) for one in before]
+    assert sorted(after[0].pending_writes) == [
+        ("task", RESUME, "of the copy"),
+        ("task", "a", "of the copy"),
+        ("task", "b", 1),
+    ]
+    await steps.put(number=3)
+    await calls("copy_thread", "t", "copy")
+    assert [one.checkpoint["channel_values"]["number"] for one in await calls.list(copied)] == [3, 2, 1, 0]

@@ -63,7 +63,8 @@ class MongoSaver(ThreadUpkeep):
             data types and calls no function, see `mongomem.checkpoint.default_serializer`.
         ttl: How long an unused thread lives, in minutes or as a ``timedelta``. Belongs to the collections: not given,
             it is as they have it, and a saver that is given another one changes it in its setup. None means for ever:
-            the setup ends a TTL that they have.
+            the setup ends a TTL that they have. Not given, it is learned in the setup, which the first write calls: a
+            process that only reads sees expired threads until the server deletes them, about a tenth of the TTL later.
         collection_prefix: Put before the names of the collections.
         auto_setup: Create the indexes before the first write. Off for users who may not create indexes.
         metadata_indexes: Metadata keys by which threads are listed, e.g. ``("user_id",)``.

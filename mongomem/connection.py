@@ -26,7 +26,7 @@ OPEN_TIMEOUT = 5.0
 
 LONGEST_TIMEOUT = 86_400.0
 
-QUESTION = {"listCollections": 1, "nameOnly": True, "authorizedCollections": True}
+QUESTION = {"listDatabases": 1, "nameOnly": True, "authorizedDatabases": True}
 """What is asked on entering: any user may, whatever their rights, and nobody else (MongoDB 4.4 to 8.2)."""
 
 UNAUTHORIZED_CODE = 13

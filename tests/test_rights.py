@@ -210,6 +210,11 @@ async def test_what_opens_with_a_wrong_password_is_one_error(
         assert "5ecret" not in str(caught.value)
         assert caught.value.__suppress_context__
         assert opening._opened == {}
+    with (
+        pytest.raises(ConfigurationError, match="asks for a user and a password"),
+        MongoMemory.from_conn_string(f"mongodb://{guarded_server}"),
+    ):
+        raise AssertionError("opened")
     with MongoMemory.from_conn_string(uri, auto_setup=False) as memory:
         assert memory.saver._drivers.run.database.name == database  # type: ignore[attr-defined]
         assert memory.saver.get_tuple(THREAD) is None

@@ -193,8 +193,8 @@ async def _write(collection: str, writes: Sequence[Write]) -> None:
 
 
 def _checkpoint_in_place(document: Document, epoch: int) -> Write:
-    """Return the write of a checkpoint, which takes the place of one of an ended life alone."""
-    return Replace({"_id": document["_id"], "thread_id": document["thread_id"], "epoch": {"$lt": epoch}}, document)
+    """Return the write of a checkpoint, which takes the place of one of another life alone."""
+    return Replace({"_id": document["_id"], "thread_id": document["thread_id"], "epoch": {"$ne": epoch}}, document)
 
 
 def _write_in_place(document: Document, thread: ThreadState) -> Write:

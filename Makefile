@@ -37,7 +37,7 @@ acceptance:
 	.ci/acceptance
 
 docs: .venv/dev
-	$(BIN)/python -m pytest tests/test_example_docs.py
+	$(BIN)/python -m pytest tests/acceptance/test_docs.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

@@ -71,7 +71,7 @@ def chat(options: argparse.Namespace) -> None:
     from graph import build_graph
     from mongomem import MongoMemory
     from mongomem.errors import MongomemError
-    from mongomem.local import local_uri
+    from mongomem.local_server.server import local_uri
     from responder import make_responder
 
     index: Any = {"embed": options.embed, "dims": options.dims, "fields": ["text"]}

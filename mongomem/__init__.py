@@ -6,10 +6,10 @@
 `MongoSaver` keeps the state of threads, `MongoStore` what outlives them, `MongoMemory` holds both.
 """
 
-from mongomem.checkpoint.removing import Pruned
+from mongomem.checkpoint.plans.prune import PruneReport
+from mongomem.checkpoint.plans.threads import Thread
 from mongomem.checkpoint.saver import MongoSaver
-from mongomem.checkpoint.thread_list import Thread
-from mongomem.drivers import Concerns
+from mongomem.engine.runners import Concerns
 from mongomem.errors import (
     ConfigurationError,
     ContentionError,
@@ -26,10 +26,10 @@ from mongomem.errors import (
     UnstorableValueError,
     UsageError,
 )
-from mongomem.local import LocalServer, local_uri
+from mongomem.local_server.server import LocalServer, local_uri
 from mongomem.memory import MongoMemory
 from mongomem.store.store import MongoStore
-from mongomem.users import Erased
+from mongomem.user_data import Erased
 
 __all__ = [
     "Concerns",
@@ -46,7 +46,7 @@ __all__ = [
     "MongoSaver",
     "MongoStore",
     "MongomemError",
-    "Pruned",
+    "PruneReport",
     "ReindexError",
     "SchemaVersionError",
     "ServerUnavailableError",

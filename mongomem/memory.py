@@ -13,19 +13,18 @@ from langgraph.store.base import NOT_PROVIDED, IndexConfig, Item, NotProvided, T
 from pymongo import AsyncMongoClient
 
 from mongomem.arguments import shown
-from mongomem.checkpoint.addresses import Identifier, identifier
 from mongomem.checkpoint.context import checked_keys
+from mongomem.checkpoint.documents.config import Identifier, identifier
 from mongomem.checkpoint.saver import MongoSaver
-from mongomem.commands import Plan
-from mongomem.connection import OPEN_TIMEOUT
+from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
+from mongomem.engine.commands import Plan
 from mongomem.errors import ConfigurationError, InvalidInputError, UsageError
-from mongomem.opening import Opening
 from mongomem.options import checked_options
 from mongomem.schema.names import DEFAULT_PREFIX
-from mongomem.store.batches import check_namespace
-from mongomem.store.reading import items_behind
+from mongomem.store.documents.ops import check_namespace
+from mongomem.store.plans.read import items_after
 from mongomem.store.store import MongoStore
-from mongomem.users import Erased, check_decided, checked_user, erase_user, threads_of
+from mongomem.user_data import Erased, check_decided, checked_user, erase_user, threads_of
 
 if TYPE_CHECKING:  # a name for annotations alone
     from typing_extensions import Self
@@ -95,12 +94,12 @@ class MongoMemory:
         own_store |= checked_options("store_options", store_options, MongoStore, SHARED_OPTIONS)
         self.saver = MongoSaver(client, db_name, **shared, **own_saver)
         self.store = MongoStore(client, db_name, **shared, **own_store)
-        self._drivers = self.saver._drivers
+        self._runners = self.saver._runners
 
     @classmethod
     def from_conn_string(
         cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
-    ) -> Opening[MongoMemory]:
+    ) -> ClientContext[MongoMemory]:
         """Return something to enter, with ``with`` or ``async with``, that yields a memory and owns its client.
 
         Args:
@@ -109,7 +108,7 @@ class MongoMemory:
             open_timeout: How long entering waits for an answer of the servers, in seconds. None: does not ask.
             **options: Those of `MongoMemory`; any other reaches the client.
         """
-        return Opening.of(cls, uri, open_timeout, {"db_name": db_name, **options}, HELD_OPTIONS)
+        return ClientContext.of(cls, uri, open_timeout, {"db_name": db_name, **options}, HELD_OPTIONS)
 
     @classmethod
     def connect(
@@ -186,11 +185,11 @@ class MongoMemory:
         ``{"configurable": {"user_id": ...}}``. An id that is an int, a UUID, an ObjectId or an enum is one with its
         string. What was being put meanwhile is not shown, and is removed once the `grace` of the saver is over.
         """
-        return self._drivers.run(self._erasing(user_id))
+        return self._runners.run(self._erasing(user_id))
 
     async def aerase_user(self, user_id: Identifier) -> Erased:
         """Do what `erase_user` does."""
-        return await self._drivers.arun(self._erasing(user_id))
+        return await self._runners.arun(self._erasing(user_id))
 
     def _erasing(self, user_id: Identifier) -> Plan[Erased]:
         namespace = self._namespace_of(user_id)
@@ -244,11 +243,11 @@ class MongoMemory:
             CorruptDataError: At the end, where threads do not say whose they are.
         """
         namespace = self._namespace_of(user_id)
-        threads = self._drivers.run(threads_of(self.saver._context(), self._user_key, user_id))
+        threads = self._runners.run(threads_of(self.saver._context(), self._user_key, user_id))
         for thread_id in threads.found:
             yield from self.saver.list({"configurable": {"thread_id": thread_id}})
         after: str | None = None
-        while page := self._drivers.run(items_behind(self.store._context, namespace, after, PAGE)):
+        while page := self._runners.run(items_after(self.store._context, namespace, after, PAGE)):
             yield from (placed.item for placed in page if placed.item is not None)
             after = page[-1].id
         check_decided(threads.undecided)
@@ -256,12 +255,12 @@ class MongoMemory:
     async def aexport_user(self, user_id: Identifier) -> AsyncIterator[CheckpointTuple | Item]:
         """Do what `export_user` does."""
         namespace = self._namespace_of(user_id)
-        threads = await self._drivers.arun(threads_of(self.saver._context(), self._user_key, user_id))
+        threads = await self._runners.arun(threads_of(self.saver._context(), self._user_key, user_id))
         for thread_id in threads.found:
             async for one in self.saver.alist({"configurable": {"thread_id": thread_id}}):
                 yield one
         after: str | None = None
-        while page := await self._drivers.arun(items_behind(self.store._context, namespace, after, PAGE)):
+        while page := await self._runners.arun(items_after(self.store._context, namespace, after, PAGE)):
             for placed in page:
                 if placed.item is not None:
                     yield placed.item

@@ -1,7 +1,7 @@
-"""Drivers and databases for tests: ours, and those of applications built on mongomem.
+"""Runners and databases for tests: ours, and those of applications built on mongomem.
 
-    RecordingDriver    runs a plan and keeps the commands it performed
-    FailingDriver      runs a plan and raises at its n-th command, before or after performing it
+    RecordingRunner    runs a plan and keeps the commands it performed
+    FailingRunner      runs a plan and raises at its n-th command, before or after performing it
     MongomockDatabase  makes a mongomock database answer the commands
 
 `MongoSaver(mongomock.MongoClient())` and `MongoStore(mongomock.MongoClient())` use the last by
@@ -10,21 +10,19 @@ themselves; mongomock is never imported here.
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-import pymongo
-from bson.timestamp import Timestamp
-from pymongo.errors import AutoReconnect, BulkWriteError
+from pymongo.errors import AutoReconnect
 
-from mongomem.commands import BulkWrite, Command, Plan
-from mongomem.drivers import Blocking, begin, drive
+from mongomem.engine.commands import BulkWrite, Command, Plan
+from mongomem.engine.mongomock import MongomockDatabase
+from mongomem.engine.runners import BlockingRunner, begin, run_steps
+
+__all__ = ["FailingRunner", "MongomockDatabase", "RecordingRunner"]
 
 T = TypeVar("T")
-
-numbers.Number.register(Timestamp)  # mongomock 4.3 orders numbers, but refuses to sort or compare BSON timestamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +37,19 @@ class _Intercepting(Command[T]):
 
 
 def _intercepted(plan: Plan[T], performer: Callable[[Command[Any], Any], Any]) -> Plan[T]:
-    """Return `plan` with each of its commands handed to `performer`: itself a plan, so any driver runs it."""
-    return drive(begin(plan, lambda _: False), lambda command: _Intercepting(command, performer))
+    """Return `plan` with each of its commands handed to `performer`: itself a plan, so any runner runs it."""
+    return run_steps(begin(plan, lambda _: False), lambda command: _Intercepting(command, performer))
 
 
 @dataclass(slots=True)
-class RecordingDriver:
+class RecordingRunner:
     """Run plans blocking on `database` and keep what they performed in `commands`."""
 
     database: Any
     commands: list[Command[Any]] = field(default_factory=list)
 
     def __call__(self, plan: Plan[T]) -> T:
-        return Blocking(self.database)(_intercepted(plan, self._record))
+        return BlockingRunner(self.database)(_intercepted(plan, self._record))
 
     def _record(self, command: Command[Any], database: Any) -> Any:
         self.commands.append(command)
@@ -59,7 +57,7 @@ class RecordingDriver:
 
 
 @dataclass(slots=True)
-class FailingDriver:
+class FailingRunner:
     """Run plans blocking on `database` and fail at the `at`-th command (from 0).
 
     `performed` says how much of that command reaches the database: nothing (False), all of it
@@ -73,7 +71,7 @@ class FailingDriver:
     count: int = 0
 
     def __call__(self, plan: Plan[T]) -> T:
-        return Blocking(self.database)(_intercepted(plan, self._fail))
+        return BlockingRunner(self.database)(_intercepted(plan, self._fail))
 
     def _fail(self, command: Command[Any], database: Any) -> Any:
         self.count += 1
@@ -84,124 +82,3 @@ class FailingDriver:
         elif self.performed and isinstance(command, BulkWrite):
             replace(command, writes=command.writes[: self.performed]).perform(database)
         raise self.error
-
-
-@dataclass(frozen=True, slots=True)
-class MongomockDatabase:
-    """A mongomock database that answers the commands of mongomem.
-
-    mongomock 4.3 refuses PyMongo's bulk requests, knows no ``to_list`` and takes fewer options of
-    indexes; everything else passes through.
-    """
-
-    database: Any
-
-    def __getitem__(self, name: str) -> MongomockCollection:
-        return MongomockCollection(self.database[name])
-
-    def command(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Accept ``collMod`` and its kind: mongomock has nothing that they could change."""
-        return {"ok": 1.0, "command": command}
-
-
-@dataclass(frozen=True, slots=True)
-class MongomockCursor:
-    """A finished result."""
-
-    documents: Iterator[dict[str, Any]]
-
-    def to_list(self) -> list[dict[str, Any]]:
-        return list(self.documents)
-
-
-@dataclass(slots=True)
-class MongomockBulkResult:
-    """What was done by a bulk write, in the names of ``BulkWriteResult``."""
-
-    upserted_ids: dict[int, Any] = field(default_factory=dict)
-    matched_count: int = 0
-    deleted_count: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class MongomockCollection:
-    """A mongomock collection with the methods that commands call."""
-
-    collection: Any
-
-    def find(
-        self, filter: Any, projection: Any, *, sort: Any, limit: int, skip: int, batch_size: int, hint: Any
-    ) -> MongomockCursor:
-        return MongomockCursor(self.collection.find(filter, projection, sort=sort, limit=limit, skip=skip))
-
-    def aggregate(self, pipeline: list[Any], **_options: Any) -> MongomockCursor:
-        own = [stage for stage in pipeline if not stage.keys() & {"$lookup", "$unionWith"}]
-        found = list(self.collection.aggregate(own))
-        for stage in pipeline[len(own) :]:
-            found = self._joined(found, stage)
-        return MongomockCursor(iter(found))
-
-    def _joined(self, found: list[dict[str, Any]], stage: dict[str, Any]) -> list[dict[str, Any]]:
-        """Join by a pipeline, which mongomock cannot: it joins by fields only."""
-        if union := stage.get("$unionWith"):
-            return [*found, *self.collection.database[union["coll"]].aggregate(union["pipeline"])]
-        lookup = stage["$lookup"]
-        return [{**document, lookup["as"]: self._looked_up(document, lookup)} for document in found]
-
-    def _looked_up(self, document: dict[str, Any], lookup: dict[str, Any]) -> list[dict[str, Any]]:
-        """Run a pipeline that begins with a match, in which a variable may be equated with a field."""
-        match, *rest = lookup["pipeline"]
-        place = {field: value for field, value in match["$match"].items() if field != "$expr"}
-        if equation := match["$match"].get("$expr"):
-            field, variable = (operand.strip("$") for operand in equation["$eq"])
-            place[field] = document[lookup["let"][variable].strip("$")]
-        return list(self.collection.database[lookup["from"]].aggregate([{"$match": place}, *rest]))
-
-    def list_indexes(self) -> list[dict[str, Any]]:
-        return list(self.collection.list_indexes())
-
-    def drop_index(self, name: str) -> None:
-        self.collection.drop_index(name)
-
-    def update_many(self, filter: Any, update: Any) -> Any:
-        return self.collection.update_many(filter, update)
-
-    def delete_many(self, filter: Any) -> Any:
-        return self.collection.delete_many(filter)
-
-    def create_indexes(self, models: list[pymongo.IndexModel]) -> list[str]:
-        return [self._create_index(model.document) for model in models]
-
-    def _create_index(self, document: Any) -> str:
-        known = {name: document[name] for name in ("name", "unique", "expireAfterSeconds") if name in document}
-        created: str = self.collection.create_index(list(document["key"].items()), **known)
-        return created
-
-    def bulk_write(self, requests: list[Any], *, ordered: bool) -> MongomockBulkResult:
-        result = MongomockBulkResult()
-        failures: list[dict[str, Any]] = []
-        for index, request in enumerate(requests):
-            try:
-                self._write_one(index, request, result)
-            except pymongo.errors.WriteError as error:
-                failures.append({"index": index, "code": error.code, "errmsg": str(error)})
-            except Exception as error:
-                if type(error).__name__ != "DuplicateKeyError":
-                    raise
-                failures.append({"index": index, "code": 11000, "errmsg": str(error)})
-            if failures and ordered:
-                break
-        if failures:
-            raise BulkWriteError({"writeErrors": failures})
-        return result
-
-    def _write_one(self, index: int, request: Any, result: MongomockBulkResult) -> None:
-        if isinstance(request, pymongo.DeleteOne):
-            result.deleted_count += self.collection.delete_one(request._filter).deleted_count
-            return
-        is_replacement = isinstance(request, pymongo.ReplaceOne)
-        write = self.collection.replace_one if is_replacement else self.collection.update_one
-        reply = write(request._filter, request._doc, upsert=request._upsert)
-        result.matched_count += reply.matched_count
-        if reply.upserted_id is not None:
-            result.upserted_ids[index] = reply.upserted_id

@@ -1,4 +1,16 @@
-"""What every test of the suite can ask for: a real server, and a database of its own on it."""
+"""What every test of the suite can ask for: a real server, and a database of its own on it.
+
+test_architecture  the shape of the package itself
+unit/              modules by themselves, without a server; folders as in mongomem
+engine/            runners and event loops, on every kind of client
+schema/            indexes, migrations, collections that are somebody else's
+checkpoint/        the saver, on real servers and every kind of client
+store/             the store likewise
+local_server/      the embedded server
+acceptance/        both memories as users meet them: connections, rights, agents, the chatbot, the documents
+support/           what tests share; no test is there
+fixtures/          documents that past versions stored
+"""
 
 from __future__ import annotations
 
@@ -12,7 +24,7 @@ import pytest
 from pymongo import MongoClient
 
 if sys.version_info < (3, 11):
-    collect_ignore = ["test_clients_deepagents.py"]  # deepagents is for Python 3.11 and newer
+    collect_ignore = ["acceptance/test_clients_deepagents.py"]  # deepagents is for Python 3.11 and newer
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +33,7 @@ def mongo_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if uri := os.environ.get("MONGODB_URI"):
         yield uri
         return
-    from mongomem.local import LocalServer
+    from mongomem.local_server.server import LocalServer
 
     with LocalServer(data_dir=tmp_path_factory.mktemp("mongod")) as server:
         yield server.uri

@@ -10,10 +10,11 @@ from datetime import datetime, timedelta
 from langgraph.store.base import NotProvided
 
 from mongomem.arguments import shown
-from mongomem.checkpoint.caches import SaverState
-from mongomem.checkpoint.codec import PROVEN, Codec, Policy
-from mongomem.checkpoint.documents import Collections
-from mongomem.checkpoint.metadata import CLEAR_WHEN_SEALED
+from mongomem.checkpoint.caches import SaverCaches
+from mongomem.checkpoint.documents.collections import Collections
+from mongomem.checkpoint.documents.metadata import CLEAR_WHEN_SEALED
+from mongomem.checkpoint.serde.serializer import NAME_KEY_BYTES, PROVEN, Policy, ValueSerializer
+from mongomem.engine.clock import random_bytes
 from mongomem.errors import ConfigurationError
 
 STAMP_FRACTION = 10
@@ -111,6 +112,7 @@ class Options:
         metadata_keys: The metadata keys with an index of threads.
         auto_setup: Whether the first write creates the indexes.
         clock: Tells the time, aware and in UTC.
+        entropy: Gives so many random bytes.
         policy: What is read that proves nothing.
     """
 
@@ -122,6 +124,7 @@ class Options:
     auto_setup: bool
     clock: Callable[[], datetime]
     policy: Policy = PROVEN
+    entropy: Callable[[int], bytes] = random_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +132,8 @@ class Context:
     """The options of a saver, its codec as of this call, and its caches."""
 
     options: Options
-    codec: Codec
-    state: SaverState
+    codec: ValueSerializer
+    state: SaverCaches
 
     @property
     def checkpoints(self) -> str:
@@ -148,6 +151,14 @@ class Context:
     def now(self) -> datetime:
         return self.options.clock()
 
+    def new_generation(self) -> int:
+        """Return a generation that no thread has had: 62 random bits."""
+        return int.from_bytes(self.options.entropy(8), "big") >> 2
+
+    def new_name_key(self) -> bytes:
+        """Return a secret under which the chunks of an encrypted thread are named."""
+        return self.options.entropy(NAME_KEY_BYTES)
+
     @property
     def ttl(self) -> timedelta | None:
         """Return how long an unused thread lives: as the saver was told, or else as the collections have it.
@@ -158,10 +169,10 @@ class Context:
         given = self.options.ttl
         return given if isinstance(given, timedelta) else self.state.found_ttl
 
-    def lives(self, touched_at: datetime) -> bool:
+    def is_alive(self, touched_at: datetime) -> bool:
         """Say whether what was last used then still counts as there."""
         return self.ttl is None or self.now() - touched_at < self.ttl
 
-    def wants_stamp(self, stamped_at: datetime) -> bool:
+    def needs_touch(self, stamped_at: datetime) -> bool:
         """Say whether a use now has to stamp the whole thread, last stamped then."""
         return self.ttl is not None and self.now() - stamped_at >= self.ttl / STAMP_FRACTION

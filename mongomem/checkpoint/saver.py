@@ -5,6 +5,7 @@ Here is what a running graph calls; what is done with whole threads stands in `m
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,9 +23,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.store.base import NOT_PROVIDED, NotProvided
 
 from mongomem.arguments import checked_flag, checked_number
-from mongomem.checkpoint import pending, reading, writing
-from mongomem.checkpoint.caches import SaverState
-from mongomem.checkpoint.codec import Codec, Policy
+from mongomem.checkpoint.caches import SaverCaches
 from mongomem.checkpoint.context import (
     Context,
     Options,
@@ -33,17 +32,18 @@ from mongomem.checkpoint.context import (
     checked_keys,
     lifetime,
 )
-from mongomem.checkpoint.default_serializer import checked_allowlist, checked_serde
-from mongomem.checkpoint.documents import Collections
-from mongomem.checkpoint.history import get_delta_channel_history
-from mongomem.checkpoint.setup import setup
+from mongomem.checkpoint.documents.collections import Collections
+from mongomem.checkpoint.plans import put, put_writes, read
+from mongomem.checkpoint.plans.delta_history import get_delta_channel_history
+from mongomem.checkpoint.plans.setup import setup
+from mongomem.checkpoint.serde.default import checked_allowlist, checked_serde
+from mongomem.checkpoint.serde.serializer import Policy, ValueSerializer
+from mongomem.checkpoint.serde.versions import Version, next_version
 from mongomem.checkpoint.upkeep import ThreadUpkeep
-from mongomem.checkpoint.versions import Version, next_version
-from mongomem.clock import utc_now
-from mongomem.connection import OPEN_TIMEOUT
-from mongomem.drivers import Concerns, begins_at_call, drivers_for
+from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
+from mongomem.engine.clock import utc_now
+from mongomem.engine.runners import Concerns, begins_at_call, runners_for
 from mongomem.errors import ConfigurationError
-from mongomem.opening import Opening
 from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
 
 CACHE_BYTES = 128 * 2**20
@@ -60,7 +60,7 @@ class MongoSaver(ThreadUpkeep):
             of its event loop) or a ``mongomock.MongoClient``. The caller owns and closes it.
         db_name: The database. None: the one that the client's connection string names, else ``mongomem``.
         serde: Serializer of values; LangGraph's ``EncryptedSerializer`` encrypts every chunk. The default one revives
-            data types and calls no function, see `mongomem.checkpoint.default_serializer`.
+            data types and calls no function, see `mongomem.checkpoint.serde.default`.
         ttl: How long an unused thread lives, in minutes or as a ``timedelta``. Belongs to the collections: not given,
             it is as they have it, and a saver that is given another one changes it in its setup. None means for ever:
             the setup ends a TTL that they have. Not given, it is learned in the setup, which the first write calls: a
@@ -104,8 +104,8 @@ class MongoSaver(ThreadUpkeep):
         check_chunks: bool = True,
     ) -> None:
         super().__init__(serde=checked_serde(serde))
-        self._drivers = drivers_for(client, db_name, concerns)
-        self._state = SaverState(checked_number("cache_bytes", cache_bytes, error=ConfigurationError))
+        self._runners = runners_for(client, db_name, concerns)
+        self._state = SaverCaches(checked_number("cache_bytes", cache_bytes, error=ConfigurationError))
         self._options = Options(
             Collections(checked_prefix(collection_prefix)),
             lifetime(ttl),
@@ -124,7 +124,7 @@ class MongoSaver(ThreadUpkeep):
     @classmethod
     def from_conn_string(
         cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
-    ) -> Opening[MongoSaver]:
+    ) -> ClientContext[MongoSaver]:
         """Return something to enter, with ``with`` or ``async with``, that yields a saver and owns its client.
 
         Args:
@@ -133,7 +133,7 @@ class MongoSaver(ThreadUpkeep):
             open_timeout: How long entering waits for an answer of the servers, in seconds. None: does not ask.
             **options: Those of `MongoSaver`; any other reaches the client.
         """
-        return Opening.of(cls, uri, open_timeout, {"db_name": db_name, **options})
+        return ClientContext.of(cls, uri, open_timeout, {"db_name": db_name, **options})
 
     @property
     def damaged_documents(self) -> int:
@@ -145,21 +145,21 @@ class MongoSaver(ThreadUpkeep):
 
     def setup(self) -> None:
         """Create the indexes and bring older documents up to date. Idempotent, and safe when many do it at once."""
-        self._drivers.run(setup(self._context()))
+        self._runners.run(setup(self._context()))
 
     @begins_at_call
     def asetup(self) -> Coroutine[Any, Any, None]:
         """Do what `setup` does."""
-        return self._drivers.arun(setup(self._context()))
+        return self._runners.arun(setup(self._context()))
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that the config names, or the newest of its namespace, or None."""
-        return self._drivers.run(reading.get_tuple(self._context(), config))
+        return self._runners.run(read.get_tuple(self._context(), config))
 
     @begins_at_call
     def aget_tuple(self, config: RunnableConfig) -> Coroutine[Any, Any, CheckpointTuple | None]:
         """Do what `get_tuple` does."""
-        return self._drivers.arun(reading.get_tuple(self._context(), config))
+        return self._runners.arun(read.get_tuple(self._context(), config))
 
     def list(
         self,
@@ -180,13 +180,13 @@ class MongoSaver(ThreadUpkeep):
         Raises:
             InvalidInputError: At the call, for an argument that is none of this.
         """
-        return self._pages(reading.checked_query(config, filter, before, limit))
+        return self._pages(read.checked_query(config, filter, before, limit))
 
-    def _pages(self, query: reading.Query) -> Iterator[CheckpointTuple]:
-        page = self._drivers.run(reading.page(self._context(), query))
+    def _pages(self, query: read.ListQuery) -> Iterator[CheckpointTuple]:
+        page = self._runners.run(read.page(self._context(), query))
         yield from page.tuples
         while page.rest is not None:
-            page = self._drivers.run(page.rest())
+            page = self._runners.run(page.rest())
             yield from page.tuples
 
     def alist(
@@ -198,14 +198,14 @@ class MongoSaver(ThreadUpkeep):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Do what `list` does."""
-        return self._apages(reading.checked_query(config, filter, before, limit))
+        return self._apages(read.checked_query(config, filter, before, limit))
 
-    async def _apages(self, query: reading.Query) -> AsyncIterator[CheckpointTuple]:
-        page = await self._drivers.arun(reading.page(self._context(), query))
+    async def _apages(self, query: read.ListQuery) -> AsyncIterator[CheckpointTuple]:
+        page = await self._runners.arun(read.page(self._context(), query))
         for one in page.tuples:
             yield one
         while page.rest is not None:
-            page = await self._drivers.arun(page.rest())
+            page = await self._runners.arun(page.rest())
             for one in page.tuples:
                 yield one
 
@@ -221,7 +221,7 @@ class MongoSaver(ThreadUpkeep):
         A crash leaves the previous checkpoint loadable, and the call can be repeated. What changed is
         found by comparison with the parent document; `new_versions` is not needed.
         """
-        return self._drivers.run(writing.put(self._context(), config, checkpoint, metadata))
+        return self._runners.run(put.put(self._context(), config, checkpoint, metadata))
 
     @begins_at_call
     def aput(
@@ -236,7 +236,7 @@ class MongoSaver(ThreadUpkeep):
         Values of about 1 MB and more are serialized beside the event loop. Of these the lists, dicts, tuples and
         LangChain messages are copied at the call; other objects in them must not change before the call returns.
         """
-        return self._drivers.arun(writing.put(self._context(), config, checkpoint, metadata))
+        return self._runners.arun(put.put(self._context(), config, checkpoint, metadata))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -245,31 +245,31 @@ class MongoSaver(ThreadUpkeep):
 
         The first regular write of (task, index) wins; one to a special channel replaces the one before it.
         """
-        self._drivers.run(pending.put_writes(self._context(), config, writes, task_id, task_path))
+        self._runners.run(put_writes.put_writes(self._context(), config, writes, task_id, task_path))
 
     @begins_at_call
     def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> Coroutine[Any, Any, None]:
         """Do what `put_writes` does."""
-        return self._drivers.arun(pending.put_writes(self._context(), config, writes, task_id, task_path))
+        return self._runners.arun(put_writes.put_writes(self._context(), config, writes, task_id, task_path))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Return what the ancestors of a checkpoint contributed to channels: the writes, and a stored value before."""
-        return self._drivers.run(get_delta_channel_history(self._context(), config, channels))
+        return self._runners.run(get_delta_channel_history(self._context(), config, channels))
 
     @begins_at_call
     def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Coroutine[Any, Any, Mapping[str, DeltaChannelHistory]]:
         """Do what `get_delta_channel_history` does."""
-        return self._drivers.arun(get_delta_channel_history(self._context(), config, channels))
+        return self._runners.arun(get_delta_channel_history(self._context(), config, channels))
 
     def get_next_version(self, current: Version | None, channel: None) -> Version:
         """Return a version above `current`, of its kind; without one an ordered string."""
-        return next_version(current)
+        return next_version(current, random.random())  # noqa: S311 (tells branches apart, guards nothing)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[Any]:
         """Return a clone whose serializer also revives these types; it shares client and caches."""
@@ -277,5 +277,5 @@ class MongoSaver(ThreadUpkeep):
 
     def _context(self) -> Context:
         # The serializer is read at call time: with_allowlist clones differ in it alone.
-        codec = Codec.of(self.serde, self._state.messages, self._options.policy)
+        codec = ValueSerializer.of(self.serde, self._state.messages, self._options.policy)
         return Context(self._options, codec, self._state)

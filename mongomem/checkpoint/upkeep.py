@@ -9,21 +9,20 @@ from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from mongomem.checkpoint import removing
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.copying import copy_thread
-from mongomem.checkpoint.labels import update_thread
-from mongomem.checkpoint.removing import Pruned
-from mongomem.checkpoint.thread_list import Thread, list_threads
-from mongomem.checkpoint.tombstones import then_clean
-from mongomem.commands import Plan
-from mongomem.drivers import Drivers, begins_at_call
+from mongomem.checkpoint.plans import delete, prune
+from mongomem.checkpoint.plans.copy_thread import copy_thread
+from mongomem.checkpoint.plans.delete import then_clean
+from mongomem.checkpoint.plans.prune import PruneReport
+from mongomem.checkpoint.plans.threads import Thread, delete_idle_threads, list_threads, update_thread
+from mongomem.engine.commands import Plan
+from mongomem.engine.runners import Runners, begins_at_call
 
 
 class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a thread has, see `Version`
     """The methods of a saver that are about whole threads and not about one checkpoint."""
 
-    _drivers: Drivers
+    _runners: Runners
 
     def _context(self) -> Context:
         raise NotImplementedError
@@ -34,15 +33,15 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         What was being put meanwhile is not shown. It is removed, and with it the last that names the thread, once the
         grace is over.
         """
-        self._drivers.run(self._deleting(thread_id))
+        self._runners.run(self._deleting(thread_id))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Do what `delete_thread` does."""
-        await self._drivers.arun(self._deleting(thread_id))
+        await self._runners.arun(self._deleting(thread_id))
 
     def _deleting(self, thread_id: str) -> Plan[bool]:
         context = self._context()
-        return then_clean(context, partial(removing.delete_thread, context, thread_id))
+        return then_clean(context, partial(delete.delete_thread, context, thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints that these runs made, with their writes.
@@ -50,12 +49,12 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         A checkpoint that stays reads as before: ancestors that its DeltaChannels are rebuilt from are
         kept for that, and hidden. One whose parent went has ``parent_config=None``.
         """
-        self._drivers.run(removing.delete_for_runs(self._context(), run_ids))
+        self._runners.run(prune.delete_for_runs(self._context(), run_ids))
 
     @begins_at_call
     def adelete_for_runs(self, run_ids: Sequence[str]) -> Coroutine[Any, Any, None]:
         """Do what `delete_for_runs` does."""
-        return self._drivers.arun(removing.delete_for_runs(self._context(), run_ids))
+        return self._runners.arun(prune.delete_for_runs(self._context(), run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy every checkpoint of a thread, with its writes, into another; nothing of the copy hangs on the source.
@@ -63,12 +62,12 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         What the target has stays as it is: checkpoints, also those it has hidden, and the answers to its interrupts. Of
         a source that is not there nothing is copied.
         """
-        self._drivers.run(copy_thread(self._context(), source_thread_id, target_thread_id))
+        self._runners.run(copy_thread(self._context(), source_thread_id, target_thread_id))
 
     @begins_at_call
     def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> Coroutine[Any, Any, None]:
         """Do what `copy_thread` does."""
-        return self._drivers.arun(copy_thread(self._context(), source_thread_id, target_thread_id))
+        return self._runners.arun(copy_thread(self._context(), source_thread_id, target_thread_id))
 
     def prune(  # type: ignore[override]  # LangGraph's gives None; what went is worth telling
         self,
@@ -78,7 +77,7 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         keep_last: int = 1,
         older_than: timedelta | None = None,
         dry_run: bool = False,
-    ) -> list[Pruned]:
+    ) -> list[PruneReport]:
         """Remove old checkpoints of threads, and the chunks that nothing has referred to for the grace.
 
         What stays reads as before, as with `delete_for_runs`. Of each namespace the newest checkpoint stays. The
@@ -95,7 +94,7 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         Raises:
             InvalidInputError: For another strategy, a `keep_last` below 1, or a negative `older_than`.
         """
-        return self._drivers.run(self._pruning(thread_ids, strategy, keep_last, older_than, dry_run))
+        return self._runners.run(self._pruning(thread_ids, strategy, keep_last, older_than, dry_run))
 
     @begins_at_call
     def aprune(  # type: ignore[override]  # as `prune`
@@ -106,26 +105,26 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         keep_last: int = 1,
         older_than: timedelta | None = None,
         dry_run: bool = False,
-    ) -> Coroutine[Any, Any, list[Pruned]]:
+    ) -> Coroutine[Any, Any, list[PruneReport]]:
         """Do what `prune` does."""
-        return self._drivers.arun(self._pruning(thread_ids, strategy, keep_last, older_than, dry_run))
+        return self._runners.arun(self._pruning(thread_ids, strategy, keep_last, older_than, dry_run))
 
-    def _pruning(self, *arguments: object) -> Plan[list[Pruned]]:
+    def _pruning(self, *arguments: object) -> Plan[list[PruneReport]]:
         context = self._context()
-        return then_clean(context, partial(removing.prune, context, *arguments), unless=arguments[-1])
+        return then_clean(context, partial(prune.prune, context, *arguments), unless=arguments[-1])
 
     def delete_idle_threads(self, idle_for: timedelta, *, dry_run: bool = False) -> list[Thread]:
         """Delete the threads that no namespace updated for so long; return those, or those that would go."""
-        return self._drivers.run(self._deleting_idle(idle_for, dry_run))
+        return self._runners.run(self._deleting_idle(idle_for, dry_run))
 
     @begins_at_call
     def adelete_idle_threads(self, idle_for: timedelta, *, dry_run: bool = False) -> Coroutine[Any, Any, list[Thread]]:
         """Do what `delete_idle_threads` does."""
-        return self._drivers.arun(self._deleting_idle(idle_for, dry_run))
+        return self._runners.arun(self._deleting_idle(idle_for, dry_run))
 
     def _deleting_idle(self, idle_for: timedelta, dry_run: bool) -> Plan[list[Thread]]:
         context = self._context()
-        return then_clean(context, partial(removing.delete_idle_threads, context, idle_for, dry_run), unless=dry_run)
+        return then_clean(context, partial(delete_idle_threads, context, idle_for, dry_run), unless=dry_run)
 
     def update_thread(self, thread_id: str, metadata: Mapping[str, Any]) -> Thread:
         """Merge titles, tags or flags into the metadata of a thread; return the thread as `list_threads` shows it.
@@ -143,12 +142,12 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
             InvalidInputError: A value is of a kind that lists cannot show, or all together are too long.
             ConfigurationError: A key may not stand readable (`clear_metadata`).
         """
-        return self._drivers.run(update_thread(self._context(), thread_id, metadata))
+        return self._runners.run(update_thread(self._context(), thread_id, metadata))
 
     @begins_at_call
     def aupdate_thread(self, thread_id: str, metadata: Mapping[str, Any]) -> Coroutine[Any, Any, Thread]:
         """Do what `update_thread` does."""
-        return self._drivers.arun(update_thread(self._context(), thread_id, metadata))
+        return self._runners.arun(update_thread(self._context(), thread_id, metadata))
 
     def list_threads(
         self,
@@ -167,7 +166,7 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
             before: The last thread of the page before, or a time: only threads updated earlier.
             count_checkpoints: Count the checkpoints of each, which reads all of them on the server.
         """
-        return self._drivers.run(
+        return self._runners.run(
             list_threads(self._context(), filter, limit, before, count_checkpoints=count_checkpoints)
         )
 
@@ -181,6 +180,6 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         count_checkpoints: bool = False,
     ) -> Coroutine[Any, Any, list[Thread]]:
         """Do what `list_threads` does."""
-        return self._drivers.arun(
+        return self._runners.arun(
             list_threads(self._context(), filter, limit, before, count_checkpoints=count_checkpoints)
         )

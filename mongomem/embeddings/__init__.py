@@ -1,18 +1,24 @@
 """What a user passes as ``index["embed"]``, turned into one typed `Embedder` by `resolve_embedder`.
 
-    "openai:MODEL"                 openai.py       the `openai` package, in batches
-    "local"                        local.py        wordllama: no key, no network (extra ``local``)
-    "PROVIDER:MODEL"               functions.py    whatever ``langchain.embeddings.init_embeddings`` knows
-    a LangChain ``Embeddings``     functions.py
-    a function, sync or async      functions.py
+    "openai:MODEL"                 openai      the `openai` package, in batches
+    "local"                        wordllama   no key, no network (extra ``local``)
+    "PROVIDER:MODEL"               custom      whatever ``langchain.embeddings.init_embeddings`` knows
+    a LangChain ``Embeddings``     custom
+    a function, sync or async      custom
+
+    resolve    the choice of an embedder
+    embedder   the contract, `Embedder`, and the one place where vectors are checked
+    batches    how many texts are sent at once
+    identity   what a model is called, so that another one is noticed
+    settings   what an embedder holds, as it is written in a name
 
 Every embedder serves sync and async callers, from any thread and any number of event loops. Which texts
 are embedded, how vectors are stored and how they are compared is no matter of this folder.
 """
 
+from mongomem.embeddings.custom import EmbeddingFunction
 from mongomem.embeddings.embedder import Embedder, Vectors
-from mongomem.embeddings.functions import EmbeddingFunction
-from mongomem.embeddings.local import LOCAL_DIMS
 from mongomem.embeddings.resolve import EmbedOption, resolve_embedder
+from mongomem.embeddings.wordllama import LOCAL_DIMS
 
 __all__ = ["LOCAL_DIMS", "EmbedOption", "Embedder", "EmbeddingFunction", "Vectors", "resolve_embedder"]

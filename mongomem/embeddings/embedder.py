@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from mongomem.embeddings.batches import BatchSize, in_batches
 from mongomem.embeddings.identity import Identity
+from mongomem.engine.workers import in_worker
 from mongomem.errors import DimensionMismatchError, InvalidInputError
-from mongomem.workers import in_worker
 
 LARGEST = 1e15
 """Numbers of a vector are smaller than this, so that no product of two vectors leaves what float32 can hold."""

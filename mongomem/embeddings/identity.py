@@ -12,7 +12,7 @@ models apart and is alike in every process:
 
 What cannot be named, such as a lambda, or a closure over an object that tells no model, asks for ``model``: two of its
 kind would look the same. Two things no name tells: that a function was given another body, and that a server has
-another model under the same name. For those the store compares vectors, see `mongomem.store.watching`.
+another model under the same name. For those the store compares vectors, see `mongomem.store.plans.model_check`.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ import numpy as np
 
 from mongomem.embeddings.embedder import Embedder, Vectors
 from mongomem.embeddings.identity import Identity
-from mongomem.embeddings.settings import OPENAI, address_of
+from mongomem.embeddings.settings import OPENAI, ref_of_config
+from mongomem.engine.locks import Guarded
+from mongomem.engine.workers import in_worker
 from mongomem.errors import ConfigurationError
-from mongomem.locks import Guarded
-from mongomem.workers import in_worker
 
 if TYPE_CHECKING:  # importing openai takes half a second: only those who use it pay
     from openai import AsyncOpenAI, OpenAI
@@ -52,7 +52,7 @@ class OpenAIEmbedder(Embedder):
 
     def identity(self) -> Identity:
         first = f"openai:{self.model}"
-        address = address_of(self.clients.base_url()) or "another address"
+        address = ref_of_config(self.clients.base_url()) or "another address"
         read = first if address == OPENAI else f"{first} at {address}"
         return Identity(self.said, read, (first,))
 

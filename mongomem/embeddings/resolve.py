@@ -9,10 +9,10 @@ from langgraph.store.base.embed import ensure_embeddings
 
 from mongomem.arguments import checked_number, checked_text, looking_at, shown, without_secrets
 from mongomem.embeddings.batches import BatchSize
+from mongomem.embeddings.custom import EmbeddingFunction, function_embedder, langchain_embedder
 from mongomem.embeddings.embedder import Embedder
-from mongomem.embeddings.functions import EmbeddingFunction, function_embedder, langchain_embedder
-from mongomem.embeddings.local import local_embedder
 from mongomem.embeddings.openai import OpenAIEmbedder
+from mongomem.embeddings.wordllama import local_embedder
 from mongomem.errors import ConfigurationError
 
 EmbedOption: TypeAlias = str | Embeddings | EmbeddingFunction

@@ -1,7 +1,7 @@
 """Indexes as rows of a table, and the plan that makes the server have them.
 
-The rows stand where the documents they serve are described (`mongomem.checkpoint.documents`,
-`mongomem.store.documents`); this file knows only how to create and change them.
+The rows stand where the documents they serve are described (`mongomem.checkpoint.documents.collections`,
+`mongomem.store.documents.item`); this file knows only how to create and change them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from pymongo.errors import OperationFailure
 
 from mongomem.arguments import shown
-from mongomem.commands import BAD_HINT, UNAUTHORIZED, CreateIndexes, Document, Find, ListIndexes, RunCommand
-from mongomem.effects import Sleep
+from mongomem.engine.commands import BAD_HINT, UNAUTHORIZED, CreateIndexes, Document, Find, ListIndexes, RunCommand
+from mongomem.engine.effects import Sleep
 from mongomem.errors import ConfigurationError
 
 BUILD_REFUSED = frozenset({40333, 46, 117})
@@ -31,7 +31,7 @@ CONFLICTS = frozenset({OPTIONS_CONFLICT, 86})
 NO_INDEX = "mongomem_no_such_index"
 """The name of no index."""
 
-ATTEMPTS = 8
+MAX_ATTEMPTS = 8
 FIRST_PAUSE_SECONDS = 0.25
 
 
@@ -172,11 +172,11 @@ def _said(error: OperationFailure) -> str:
 
 
 async def _patiently(command: CreateIndexes) -> None:
-    for attempt in range(ATTEMPTS):
+    for attempt in range(MAX_ATTEMPTS):
         try:
             await command
         except OperationFailure as error:
-            if error.code not in BUILD_REFUSED or attempt == ATTEMPTS - 1:
+            if error.code not in BUILD_REFUSED or attempt == MAX_ATTEMPTS - 1:
                 raise
             await Sleep(FIRST_PAUSE_SECONDS * 2**attempt)
         else:

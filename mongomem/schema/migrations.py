@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from mongomem.commands import BulkWrite, Find, Plan, Update
+from mongomem.engine.commands import BulkWrite, Find, Plan, Update
 
 C = TypeVar("C")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from mongomem.commands import Document, Find
+from mongomem.engine.commands import Document, Find
 from mongomem.errors import ConfigurationError
 from mongomem.schema.indexes import read_indexes
 from mongomem.schema.names import DEFAULT_PREFIX

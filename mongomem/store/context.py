@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -11,13 +10,15 @@ from typing import Any, Literal, TypeAlias, get_args
 from langgraph.store.base import TTLConfig
 
 from mongomem.arguments import checked_flag, checked_number, shown
+from mongomem.engine.clock import monotonic, unix_time
 from mongomem.errors import ConfigurationError
-from mongomem.search.matrices import Matrices
-from mongomem.store.coverage import Coverage
 from mongomem.store.damage import Damage
-from mongomem.store.documents import Collections, collections_for
-from mongomem.store.expiry import Expiry
-from mongomem.store.indexing import Indexing, resolve_index
+from mongomem.store.documents.coverage import Coverage
+from mongomem.store.documents.index_config import IndexSettings, resolve_index
+from mongomem.store.documents.item import Collections, collections_for
+from mongomem.store.documents.ttl import Expiry
+from mongomem.store.vectors.index_cache import IndexCache
+from mongomem.store.vectors.watermark import Stamp, latest_stamp
 
 Backend: TypeAlias = Literal["auto", "exact", "atlas"]
 
@@ -27,7 +28,7 @@ CHECKED_SECONDS = 10.0
 
 
 @dataclass(slots=True)
-class Readiness:
+class SetupState:
     """What this process knows to be done already, so that it is not asked for again.
 
     Attributes:
@@ -42,7 +43,7 @@ class Readiness:
         atlas: Whether Atlas Vector Search answers; None: not asked yet.
     """
 
-    agreed: Indexing | None = None
+    agreed: IndexSettings | None = None
     is_named: bool = False
     compared: bool = False
     set_up: bool = False
@@ -50,24 +51,24 @@ class Readiness:
     missed_at: float | None = None
     atlas: bool | None = None
 
-    def is_checked(self) -> bool:
+    def is_checked(self, now: float) -> bool:
         """Say whether the configuration was looked at lately."""
-        return _is_recent(self.checked_at)
+        return _is_recent(self.checked_at, now)
 
-    def agree(self, indexing: Indexing) -> None:
+    def agree(self, indexing: IndexSettings, now: float) -> None:
         """Keep that it was looked at now, and what it is called. Where all was made anew since, it is compared anew."""
         if self.agreed is not None and self.agreed.generation != indexing.generation:
             self.compared = False
         self.agreed = indexing
-        self.checked_at = time.monotonic()
+        self.checked_at = now
 
-    def has_indexes(self) -> bool:
+    def has_indexes(self, now: float) -> bool:
         """Say whether reads may name indexes: none was missed lately."""
-        return not _is_recent(self.missed_at)
+        return not _is_recent(self.missed_at, now)
 
-    def miss_index(self) -> None:
+    def miss_index(self, now: float) -> None:
         """Keep that an index is not there; the next write makes it, unless that is the user's affair."""
-        self.missed_at = time.monotonic()
+        self.missed_at = now
         self.set_up = False
 
     def finish_set_up(self) -> None:
@@ -76,8 +77,8 @@ class Readiness:
         self.set_up = True
 
 
-def _is_recent(moment: float | None) -> bool:
-    return moment is not None and time.monotonic() - moment < CHECKED_SECONDS
+def _is_recent(moment: float | None, now: float) -> bool:
+    return moment is not None and now - moment < CHECKED_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,27 +90,35 @@ class Context:
         matrices: The codes in memory.
         clock: Tells the time, aware and in UTC.
         damage: What was met of damaged items.
+        monotonic: Tells seconds since some moment, which no change of a clock alters.
+        unix_time: Tells seconds since 1970.
     """
 
     names: Collections
-    configured: Indexing | None
-    matrices: Matrices
+    configured: IndexSettings | None
+    matrices: IndexCache
     expiry: Expiry
     clock: Callable[[], datetime]
     auto_setup: bool
     backend: Backend
-    readiness: Readiness = field(default_factory=Readiness)
+    readiness: SetupState = field(default_factory=SetupState)
     damage: Damage = field(default_factory=Damage)
     coverage: Coverage = field(default_factory=Coverage)
+    monotonic: Callable[[], float] = monotonic
+    unix_time: Callable[[], float] = unix_time
 
     @property
-    def indexing(self) -> Indexing | None:
+    def indexing(self) -> IndexSettings | None:
         """The index configuration, by the names that the store knew it by when it was last looked at."""
         return self.readiness.agreed or self.configured
 
     @property
     def items(self) -> str:
         return self.names.items
+
+    def latest_stamp(self) -> Stamp:
+        """Return the latest stamp that a server may have given until now."""
+        return latest_stamp(self.unix_time())
 
     def now(self) -> datetime:
         """Tell the time as MongoDB keeps it: in whole milliseconds.
@@ -152,7 +161,7 @@ def context_for(
     return Context(
         names=collections_for(collection_prefix),
         configured=indexing,
-        matrices=Matrices(checked_number("matrix_bytes", matrix_bytes, error=ConfigurationError)),
+        matrices=IndexCache(checked_number("matrix_bytes", matrix_bytes, error=ConfigurationError)),
         expiry=Expiry() if ttl is None else Expiry(omit_expired=ttl.get("omit_expired", True)),
         clock=clock,
         auto_setup=checked_flag("auto_setup", auto_setup, ConfigurationError),

@@ -22,19 +22,19 @@ from langgraph.store.base import (
     TTLConfig,
 )
 
-from mongomem.clock import utc_now
-from mongomem.connection import OPEN_TIMEOUT
-from mongomem.drivers import Concerns, begins_at_call, drivers_for
-from mongomem.opening import Opening
+from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
+from mongomem.engine.clock import utc_now
+from mongomem.engine.request_batcher import RequestBatcher
+from mongomem.engine.runners import Concerns, begins_at_call, runners_for
 from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
-from mongomem.store import plans, sweeper
-from mongomem.store.batches import Batch, list_op, put_op, sort_batch
-from mongomem.store.coalescing import Coalescing
+from mongomem.store import sweeper
 from mongomem.store.context import Backend, context_for
-from mongomem.store.expiry import checked_config
-from mongomem.store.reindexing import reindex
-from mongomem.store.setup import setup
-from mongomem.store.writing import delete_namespace, sweep
+from mongomem.store.documents.ops import GroupedOps, group_ops, list_op, put_op
+from mongomem.store.documents.ttl import checked_config
+from mongomem.store.plans import batch
+from mongomem.store.plans.put import delete_namespace, sweep
+from mongomem.store.plans.reindex import reindex
+from mongomem.store.plans.setup import setup
 
 MATRIX_BYTES = 512 * 2**20
 
@@ -82,7 +82,7 @@ class MongoStore(BaseStore):
         super().__init__()
         self.ttl_config = checked_config(ttl)
         self.index_config = index
-        self._drivers = drivers_for(client, db_name, concerns)
+        self._runners = runners_for(client, db_name, concerns)
         self._context = context_for(
             checked_prefix(collection_prefix),
             index,
@@ -92,11 +92,11 @@ class MongoStore(BaseStore):
             auto_setup=auto_setup,
             clock=clock,
         )
-        self._gets: Coalescing[GetOp, Item | None] = Coalescing(
-            lambda ops: self._drivers.arun(plans.get(self._context, ops))
+        self._gets: RequestBatcher[GetOp, Item | None] = RequestBatcher(
+            lambda ops: self._runners.arun(batch.get(self._context, ops))
         )
-        self._puts: Coalescing[Batch, None] = Coalescing(
-            lambda batches: self._drivers.arun(plans.put(self._context, batches))
+        self._puts: RequestBatcher[GroupedOps, None] = RequestBatcher(
+            lambda batches: self._runners.arun(batch.put(self._context, batches))
         )
 
     @property
@@ -111,7 +111,7 @@ class MongoStore(BaseStore):
     @classmethod
     def from_conn_string(
         cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
-    ) -> Opening[MongoStore]:
+    ) -> ClientContext[MongoStore]:
         """Return something to enter, with ``with`` or ``async with``, that yields a store and owns its client.
 
         Args:
@@ -120,16 +120,16 @@ class MongoStore(BaseStore):
             open_timeout: How long entering waits for an answer of the servers, in seconds. None: does not ask.
             **options: Those of `MongoStore`; any other reaches the client.
         """
-        return Opening.of(cls, uri, open_timeout, {"db_name": db_name, **options})
+        return ClientContext.of(cls, uri, open_timeout, {"db_name": db_name, **options})
 
     def setup(self) -> None:
         """Create the indexes, and agree on how vectors are made. Idempotent, and safe when many do it at once."""
-        self._drivers.run(setup(self._context))
+        self._runners.run(setup(self._context))
 
     @begins_at_call
     def asetup(self) -> Coroutine[Any, Any, None]:
         """Do what `setup` does."""
-        return self._drivers.arun(setup(self._context))
+        return self._runners.arun(setup(self._context))
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Perform operations; the answers stand in their places, None for a put or a deletion.
@@ -138,12 +138,12 @@ class MongoStore(BaseStore):
         checked before the first command, and embedded before the first write. Each item changes at once;
         a batch that is cut short may have changed some, and does the rest when it is repeated.
         """
-        return self._drivers.run(plans.batch(self._context, ops))
+        return self._runners.run(batch.batch(self._context, ops))
 
     @begins_at_call
     def abatch(self, ops: Iterable[Op]) -> Coroutine[Any, Any, list[Result]]:
         """Do what `batch` does."""
-        return self._drivers.arun(plans.batch(self._context, ops))
+        return self._runners.arun(batch.batch(self._context, ops))
 
     def get(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
         """Return an item, or None. Writes only where the item expires and is refreshed.
@@ -152,7 +152,7 @@ class MongoStore(BaseStore):
             CorruptDataError: The item is damaged, or stands under another name: it was moved, or edited by hand.
             SchemaVersionError: A newer mongomem wrote it.
         """
-        return self._drivers.run(plans.get(self._context, [GetOp(namespace, key, self._refreshes(refresh_ttl))]))[0]
+        return self._runners.run(batch.get(self._context, [GetOp(namespace, key, self._refreshes(refresh_ttl))]))[0]
 
     @begins_at_call
     def aget(
@@ -187,7 +187,7 @@ class MongoStore(BaseStore):
             min_score: What scores lower, or has no score, is left out. Needs a query.
         """
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
-        return self._drivers.run(plans.search(self._context, op, min_score))
+        return self._runners.run(batch.search(self._context, op, min_score))
 
     @begins_at_call
     def asearch(
@@ -204,7 +204,7 @@ class MongoStore(BaseStore):
     ) -> Coroutine[Any, Any, list[SearchItem]]:
         """Do what `search` does."""
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
-        return self._drivers.arun(plans.search(self._context, op, min_score))
+        return self._runners.arun(batch.search(self._context, op, min_score))
 
     def put(
         self,
@@ -227,7 +227,7 @@ class MongoStore(BaseStore):
         Raises:
             UnstorableValueError: The value cannot be stored; says where in it and why.
         """
-        self._drivers.run(plans.batch(self._context, [put_op(namespace, key, value, index, self._ttl(ttl))]))
+        self._runners.run(batch.batch(self._context, [put_op(namespace, key, value, index, self._ttl(ttl))]))
 
     @begins_at_call
     def aput(
@@ -241,35 +241,35 @@ class MongoStore(BaseStore):
     ) -> Coroutine[Any, Any, None]:
         """Do what `put` does. Those of one tick of the event loop are one batch."""
         return self._puts(
-            lambda: sort_batch([put_op(namespace, key, value, index, self._ttl(ttl))], self._context.indexing)
+            lambda: group_ops([put_op(namespace, key, value, index, self._ttl(ttl))], self._context.indexing)
         )
 
     def delete(self, namespace: tuple[str, ...], key: str) -> None:
         """Delete an item, if it is there."""
-        self._drivers.run(plans.batch(self._context, [PutOp(namespace, key, None)]))
+        self._runners.run(batch.batch(self._context, [PutOp(namespace, key, None)]))
 
     @begins_at_call
     def adelete(self, namespace: tuple[str, ...], key: str) -> Coroutine[Any, Any, None]:
         """Do what `delete` does."""
-        return self._puts(lambda: sort_batch([PutOp(namespace, key, None)], None))
+        return self._puts(lambda: group_ops([PutOp(namespace, key, None)], None))
 
     def delete_namespace(self, prefix: tuple[str, ...]) -> int:
         """Delete every item below a prefix of one label or more; return how many. Can be repeated."""
-        return self._drivers.run(delete_namespace(self._context, prefix))
+        return self._runners.run(delete_namespace(self._context, prefix))
 
     @begins_at_call
     def adelete_namespace(self, prefix: tuple[str, ...]) -> Coroutine[Any, Any, int]:
         """Do what `delete_namespace` does."""
-        return self._drivers.arun(delete_namespace(self._context, prefix))
+        return self._runners.arun(delete_namespace(self._context, prefix))
 
     def sweep_ttl(self) -> int:
         """Delete every item that has expired; return how many. The server does the same within a minute."""
-        return self._drivers.run(sweep(self._context))
+        return self._runners.run(sweep(self._context))
 
     @begins_at_call
     def asweep_ttl(self) -> Coroutine[Any, Any, int]:
         """Do what `sweep_ttl` does."""
-        return self._drivers.arun(sweep(self._context))
+        return self._runners.arun(sweep(self._context))
 
     def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> sweeper.Started:
         """Return a future that is done, as ``PostgresStore`` returns one: the server sweeps, and nothing runs here."""
@@ -303,12 +303,12 @@ class MongoStore(BaseStore):
                 than that of the stored vectors answers by its name.
             ReindexError: Some items cannot be converted; it names them, and all others are.
         """
-        return self._drivers.run(reindex(self._context, force))
+        return self._runners.run(reindex(self._context, force))
 
     @begins_at_call
     def areindex(self, force: bool = False) -> Coroutine[Any, Any, int]:
         """Do what `reindex` does."""
-        return self._drivers.arun(reindex(self._context, force))
+        return self._runners.arun(reindex(self._context, force))
 
     def list_namespaces(
         self,
@@ -329,7 +329,7 @@ class MongoStore(BaseStore):
             offset: How many to leave out before.
         """
         op = list_op(prefix, suffix, max_depth, limit, offset)
-        return self._drivers.run(plans.list_namespaces(self._context, op))
+        return self._runners.run(batch.list_namespaces(self._context, op))
 
     @begins_at_call
     def alist_namespaces(
@@ -343,7 +343,7 @@ class MongoStore(BaseStore):
     ) -> Coroutine[Any, Any, list[tuple[str, ...]]]:
         """Do what `list_namespaces` does."""
         op = list_op(prefix, suffix, max_depth, limit, offset)
-        return self._drivers.arun(plans.list_namespaces(self._context, op))
+        return self._runners.arun(batch.list_namespaces(self._context, op))
 
     def _refreshes(self, refresh_ttl: bool | None) -> bool:
         return (self.ttl_config or {}).get("refresh_on_read", True) if refresh_ttl is None else refresh_ttl

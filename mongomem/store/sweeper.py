@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from mongomem.arguments import shown
 from mongomem.errors import InvalidInputError
-from mongomem.store.expiry import checked_minutes
-from mongomem.store.values import plain
+from mongomem.store.documents.ttl import checked_minutes
+from mongomem.store.documents.value import plain
 
 Started: TypeAlias = Future[None]
 

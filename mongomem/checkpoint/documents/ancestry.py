@@ -1,0 +1,169 @@
+"""The family of a thread's checkpoints, and what may go from it. Pure.
+
+A checkpoint that is kept must stay readable as it was. Its own document suffices, but for channels
+that LangGraph rebuilds from writes (``DeltaChannel``): those need the ancestors back to the nearest
+one that stores the channel's value, with their writes; and but for the sends that a checkpoint of format
+v < 4 left with its parent. Where a removal asks for such an ancestor it is hidden instead: kept for the
+replay, and in no listing.
+
+A subgraph has a namespace of its own. One whose parts name a task (``child:4f2a...``) belongs to one call, and goes
+with the checkpoint that called it. Any other (``child``, of a subgraph compiled with ``checkpointer=True``) is the
+memory of that subgraph, whoever called it last: it goes by its own age alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from mongomem.checkpoint.documents.config import CheckpointRef
+from mongomem.errors import CorruptDataError
+
+NS_SEP, NS_END = "|", ":"
+"""What LangGraph puts between the graphs of a namespace, and between a graph and the task that called it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointNode:
+    """A checkpoint as its family sees it.
+
+    Attributes:
+        address: Where it is.
+        parent_id: The checkpoint it continues, in the same namespace.
+        created_at: When it was stored.
+        hidden: Whether it is kept for replay only.
+        run_id: The run that made it.
+        caller: The checkpoint of the graph above that called this subgraph; None where its namespace outlives a call.
+        sends_in_parent: Whether its pending sends stand among the writes of its parent.
+        stored: The channels whose values it holds.
+        versioned: The channels that it has at all.
+        delta: The channels that it counts updates of since their last snapshot: these are rebuilt.
+    """
+
+    address: CheckpointRef
+    parent_id: str | None
+    created_at: datetime
+    hidden: bool = False
+    run_id: str | None = None
+    caller: CheckpointRef | None = None
+    sends_in_parent: bool = False
+    stored: frozenset[str] = frozenset()
+    versioned: frozenset[str] = frozenset()
+    delta: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalPlan:
+    """What goes from a thread, what is hidden, and which of the kept ones lose their parent to it."""
+
+    removed: list[CheckpointRef] = field(default_factory=list)
+    hidden: list[CheckpointRef] = field(default_factory=list)
+    orphaned: list[CheckpointRef] = field(default_factory=list)
+    with_hidden_parent: list[CheckpointRef] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.hidden or self.orphaned or self.with_hidden_parent)
+
+
+def all_but_newest(nodes: Iterable[CheckpointNode], keep: int, before: datetime | None = None) -> set[CheckpointRef]:
+    """Return all but the newest `keep` of each namespace; where `before` is given, only those made earlier."""
+    visible = sorted((node for node in nodes if not node.hidden), key=lambda node: node.address.checkpoint_id or "")
+    by_namespace: dict[str, list[CheckpointNode]] = {}
+    for node in visible:
+        by_namespace.setdefault(node.address.checkpoint_ns, []).append(node)
+    return {
+        node.address
+        for family in by_namespace.values()
+        for node in family[:-keep]
+        if before is None or node.created_at < before
+    }
+
+
+def plan_removal(nodes: Sequence[CheckpointNode], to_remove: set[CheckpointRef]) -> RemovalPlan:
+    """Decide what becomes of a thread whose `to_remove` checkpoints are to go."""
+    by_address = {node.address: node for node in nodes}
+    to_remove = _with_called(nodes, to_remove)
+    kept = [node for node in nodes if node.address not in to_remove and not node.hidden]
+    needed = {ancestor for node in kept for ancestor in _needed(node, by_address, _delta_channels(nodes))}
+    going = [node.address for node in nodes if node.address in to_remove or node.hidden]
+    gone = {address for address in going if address not in needed}
+    return RemovalPlan(
+        removed=sorted(gone, key=_innermost_first),
+        hidden=[address for address in going if address in needed and not by_address[address].hidden],
+        orphaned=[node.address for node in kept if _parent(node) and _parent(node) not in by_address.keys() - gone],
+        with_hidden_parent=[
+            node.address for node in kept if (parent := _parent(node)) in needed and parent in set(going)
+        ],
+    )
+
+
+def _innermost_first(address: CheckpointRef) -> tuple[int, str]:
+    """Order subgraphs before their callers: a removal that breaks off can then still be found and finished."""
+    depth = address.checkpoint_ns.count(NS_SEP) + bool(address.checkpoint_ns)
+    return -depth, address.checkpoint_id or ""
+
+
+def _with_called(nodes: Sequence[CheckpointNode], to_remove: set[CheckpointRef]) -> set[CheckpointRef]:
+    """Add the checkpoints of subgraphs that a checkpoint to remove called, and of those that they called."""
+    found = set(to_remove)
+    for node in sorted(nodes, key=lambda node: node.address.checkpoint_ns.count(NS_SEP)):  # callers first
+        if node.caller in found:
+            found.add(node.address)
+    return found
+
+
+def _parent(node: CheckpointNode) -> CheckpointRef | None:
+    return node.address.at(node.parent_id) if node.parent_id else None
+
+
+def _delta_channels(nodes: Sequence[CheckpointNode]) -> Mapping[str, frozenset[str]]:
+    """Return the channels that are rebuilt, by namespace: whatever any checkpoint there has counted."""
+    found: dict[str, frozenset[str]] = {}
+    for node in nodes:
+        found[node.address.checkpoint_ns] = found.get(node.address.checkpoint_ns, frozenset()) | node.delta
+    return found
+
+
+def _needed(
+    node: CheckpointNode, by_address: Mapping[CheckpointRef, CheckpointNode], delta: Mapping[str, frozenset[str]]
+) -> Iterator[CheckpointRef]:
+    """Yield the ancestors that reading a checkpoint and rebuilding its channels needs."""
+    wanting = (delta[node.address.checkpoint_ns] & node.versioned) - node.stored
+    for number, ancestor in enumerate(ancestors(node, by_address)):
+        if not wanting and not (number == 0 and node.sends_in_parent):
+            return
+        yield ancestor.address
+        wanting -= ancestor.stored
+
+
+def ancestors(node: CheckpointNode, by_address: Mapping[CheckpointRef, CheckpointNode]) -> Iterator[CheckpointNode]:
+    """Yield parent, grandparent and so on, as far as they are there.
+
+    Raises:
+        CorruptDataError: A checkpoint is its own ancestor.
+    """
+    seen = {node.address}
+    address = _parent(node)
+    while address is not None and address in by_address:
+        if address in seen:
+            raise CorruptDataError(f"{address} is its own ancestor")
+        seen.add(address)
+        node = by_address[address]
+        yield node
+        address = _parent(node)
+
+
+def caller_of(thread_id: str, own_ns: str, parents: Any) -> CheckpointRef | None:
+    """Return the checkpoint that called the subgraph of a namespace, or None where the namespace is not of one call.
+
+    Args:
+        thread_id: The thread of both.
+        own_ns: The namespace.
+        parents: ``metadata["parents"]``: the checkpoint of each graph above by its namespace, the root's first.
+    """
+    if NS_END not in own_ns or not isinstance(parents, Mapping):
+        return None
+    above = [(namespace, checkpoint_id) for namespace, checkpoint_id in parents.items() if namespace != own_ns]
+    return CheckpointRef(thread_id, *map(str, above[-1])) if above else None

@@ -1,0 +1,93 @@
+"""A mapping that is bounded in bytes: what every cache of the saver is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
+
+from mongomem.engine.locks import Guarded
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+ENTRY_BYTES = 200
+"""About what an entry costs beside its bytes: key, place in the mapping, object headers."""
+
+
+class BoundedCache(Guarded, Generic[K, V]):
+    """A thread-safe mapping that forgets what was not used for long, so as to stay within `capacity` bytes.
+
+    It has two halves. What is put, and what is found in the older half, goes into the younger one; when that is
+    full it becomes the older, and the older is forgotten. So a hit in the younger one moves nothing and takes no lock.
+    """
+
+    def __init__(self, capacity: int, weigh: Callable[[V], int]) -> None:
+        self._half = capacity // 2
+        self._weigh = weigh
+        self._young: dict[K, V] = {}
+        self._old: dict[K, V] = {}
+        self._bytes = 0
+        self._guard()
+
+    @property
+    def count(self) -> int:
+        """How many entries there are."""
+        return len(self._young) + len(self._old)
+
+    def weight(self) -> int:
+        """Return how many bytes are counted."""
+        return sum(self._weigh(value) + ENTRY_BYTES for value in {**self._old, **self._young}.values())
+
+    def get(self, key: K) -> V | None:
+        """Return the entry, or None."""
+        found = self._young.get(key)
+        if found is not None or key not in self._old:
+            return found
+        with self._lock:  # and look again: it may be forgotten by now, or newer
+            found = self._young.get(key)
+            if found is None and (found := self._old.get(key)) is not None:
+                self._keep(key, found)
+            return found
+
+    def get_all(self, keys: Iterable[K]) -> dict[K, V]:
+        """Return the entries there are of `keys`."""
+        return {key: found for key in keys if (found := self.get(key)) is not None}
+
+    def put(self, key: K, value: V) -> None:
+        """Keep an entry, forgetting others where it must; one that has no room at all is not kept."""
+        with self._lock:
+            self._keep(key, value)
+
+    def pop(self, key: K) -> None:
+        """Forget one entry, if it is there."""
+        with self._lock:
+            self._forget(key)
+
+    def drop(self, to_remove: Callable[[K], bool]) -> None:
+        """Forget every entry whose key `to_remove` says yes to."""
+        with self._lock:
+            for key in [key for key in (*self._old, *self._young) if to_remove(key)]:
+                self._forget(key)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._reset()
+
+    def _reset(self) -> None:
+        self._old, self._young, self._bytes = {}, {}, 0
+
+    def _keep(self, key: K, value: V) -> None:
+        weight = self._weigh(value) + ENTRY_BYTES
+        self._forget(key)
+        if weight > self._half:
+            return
+        if self._bytes + weight > self._half:
+            self._old, self._young, self._bytes = self._young, {}, 0
+        self._young[key] = value
+        self._bytes += weight
+
+    def _forget(self, key: K) -> None:
+        self._old.pop(key, None)
+        if key in self._young:
+            self._bytes -= self._weigh(self._young.pop(key)) + ENTRY_BYTES

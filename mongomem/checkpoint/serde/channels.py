@@ -1,0 +1,189 @@
+"""From a checkpoint to what is stored of it, by comparison with its parent. Pure.
+
+A channel that the parent document holds at the same version keeps the parent's reference and is not
+serialized again, also where it is absent from ``channel_values``: a channel that left the graph, a
+snapshot of a DeltaChannel. Otherwise a value that is present is encoded, and one that is not is
+empty. Documents are compared, never ``new_versions`` (``bulk_update_state(..., "__copy__")`` passes
+none) and never (channel, version) alone (integer versions collide between forks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.checkpoint.base import Checkpoint
+
+from mongomem.arguments import shown
+from mongomem.checkpoint.serde.chunks import (
+    NO_PARENT_CHUNKS,
+    ChunkedValue,
+    ParentChunks,
+    StoredValue,
+    chunk_value,
+    fits,
+    inline_value,
+)
+from mongomem.checkpoint.serde.serializer import ValueSerializer
+from mongomem.errors import MongomemError, UnstorableValueError
+
+INLINE_BYTES = 4096
+"""What the values of one document may hold inline, all together."""
+
+ENDS_BYTES = 256 * 1024
+"""What the ends of cut values may come to in one document; above it tails become chunks as well."""
+
+FRESH_BYTES = 2048
+"""A new value up to this long stays inline: most are read once and replaced."""
+
+KEPT_BYTES = 256
+"""A value that outlived a super-step stays inline up to this long; a longer one becomes a chunk to refer to."""
+
+SHORT_STATE = 64 * 1024
+"""Up to this many serialized bytes of state nothing is packed: there is little to save, and each packing makes a put
+wait for the interpreter lock, which the running graph takes meanwhile (docs/decisions/uncompressed-content.md)."""
+
+SENDS_IN_CHECKPOINT = 4
+"""The checkpoint format from which on pending sends are a channel (langgraph 0.5); older ones leave them
+with the writes of the parent, as ``PostgresSaver`` knows too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParentState:
+    """What a put must know of its parent document.
+
+    Attributes:
+        versions: The version of every channel.
+        channels: The values that it holds.
+        known: What is known of their chunks, by channel.
+        generation: The generation of the thread that it was seen under; None if that was not known.
+    """
+
+    versions: dict[str, str | int | float]
+    channels: dict[str, StoredValue]
+    known: dict[str, ParentChunks]
+    generation: int | None
+
+    def weight(self) -> int:
+        """Return about how many bytes it holds."""
+        inline = sum(len(value.ends) for value in self.channels.values())
+        regions = sum(len(region.content) for known in self.known.values() for region in known.regions)
+        regions += sum(len(piece) for known in self.known.values() for _, piece in known.growing)
+        return inline + regions + 100 * (len(self.versions) + sum(len(known.names) for known in self.known.values()))
+
+
+NO_PARENT = ParentState({}, {}, {}, None)
+
+Serialized = tuple[str, bytes]
+
+
+BODY = ""
+"""The key of the body among values: no channel has an empty name."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedCheckpoint:
+    """What a document of a checkpoint holds.
+
+    Attributes:
+        body: The checkpoint without its values, with its metadata.
+        channels: The values, by channel.
+        known: The chunks that each of the values reaches.
+        chunks: Content by name: the chunks that the parent does not reach, to be written.
+        is_old: Whether the format is one that leaves pending sends with the parent's writes.
+    """
+
+    body: StoredValue
+    channels: dict[str, StoredValue]
+    known: dict[str, ParentChunks]
+    chunks: dict[bytes, bytes]
+    is_old: bool
+
+    @property
+    def is_short(self) -> bool:
+        """Return whether the state is one of which nothing is packed."""
+        return self.body.size + sum(value.size for value in self.channels.values()) <= SHORT_STATE
+
+
+def serialize_body(checkpoint: Checkpoint, metadata: Mapping[str, Any], codec: ValueSerializer) -> Serialized:
+    """Serialize a checkpoint without its values, together with its metadata."""
+    bare = {field: value for field, value in checkpoint.items() if field != "channel_values"}
+    try:
+        return serialized(
+            codec, "the checkpoint %s", checkpoint["id"], {"checkpoint": bare, "metadata": dict(metadata)}
+        )
+    except UnstorableValueError:
+        for field, value in {**bare, "metadata": dict(metadata)}.items():
+            serialized(codec, "the field %s of a checkpoint", field, value)
+        raise
+
+
+def serialize_values(
+    checkpoint: Checkpoint, parent: ParentState, codec: ValueSerializer, done: Container[str] = ()
+) -> dict[str, Serialized]:
+    """Serialize the values that are not `done` and that the parent does not hold at the same version."""
+    versions = checkpoint["channel_versions"]
+    return {
+        channel: serialized(codec, "channel %s", channel, value)
+        for channel, value in checkpoint["channel_values"].items()
+        if channel not in done and not holds(parent, channel, versions.get(channel))
+    }
+
+
+def serialized(codec: ValueSerializer, what: str, name: str, value: Any) -> Serialized:
+    """Serialize a value. `what` has room for the name of it, which is written only where a message is.
+
+    Raises:
+        UnstorableValueError: The serializer cannot; says what it was to serialize.
+    """
+    try:
+        return codec.dumps(value)
+    except MongomemError:
+        raise
+    except Exception as error:
+        raise UnstorableValueError(
+            f"{what % shown(name)} cannot be serialized: {type(error).__name__}: {shown(str(error))}"
+        ) from error
+
+
+def holds(parent: ParentState, channel: str, version: str | float | None) -> bool:
+    """Say whether the parent document holds a value of the channel at this version."""
+    return version is not None and channel in parent.channels and parent.versions.get(channel) == version
+
+
+def encode(
+    values: Mapping[str, Serialized], checkpoint: Checkpoint, parent: ParentState, key: bytes
+) -> EncodedCheckpoint:
+    """Decide what of the values is inline, what is chunks and what is the parent's."""
+    versions = checkpoint["channel_versions"]
+    kept = {channel: parent.channels[channel] for channel in versions if holds(parent, channel, versions[channel])}
+    fresh = {channel: value for channel, value in values.items() if channel not in kept}
+    long = {channel: one for channel, one in kept.items() if not one.names and one.size > KEPT_BYTES}
+    cuts = {channel: chunk_value(one.type, one.ends, key) for channel, one in long.items()} | _cut_fresh(
+        fresh, parent, key
+    )
+    if sum(len(made.stored.ends) for made in cuts.values()) > ENDS_BYTES:
+        cuts |= {
+            channel: chunk_value(*fresh[channel], key, keep_tail=False)
+            for channel in fresh
+            if cuts[channel].stored.names
+        }
+    stored = kept | {channel: made.stored for channel, made in cuts.items()}
+    return EncodedCheckpoint(
+        stored.pop(BODY),
+        stored,
+        {channel: parent.known[channel] for channel in kept if channel in parent.known}
+        | {channel: made.known for channel, made in cuts.items() if made.known.names},
+        {name: piece for made in cuts.values() for name, piece in made.chunks.items()},
+        checkpoint["v"] < SENDS_IN_CHECKPOINT,
+    )
+
+
+def _cut_fresh(values: Mapping[str, Serialized], parent: ParentState, key: bytes) -> dict[str, ChunkedValue]:
+    sizes = [len(data) for _, data in values.values()]
+    stay = fits(sizes, FRESH_BYTES, INLINE_BYTES)
+    return {
+        channel: inline_value(*value) if keep else chunk_value(*value, key, parent.known.get(channel, NO_PARENT_CHUNKS))
+        for (channel, value), keep in zip(values.items(), stay, strict=True)
+    }

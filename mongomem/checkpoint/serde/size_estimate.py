@@ -1,0 +1,68 @@
+"""About how large values are, before they are serialized: what decides whether that leaves the event loop. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import Any
+
+from langgraph.checkpoint.base import Checkpoint
+
+from mongomem.checkpoint.serde.channels import ParentState, holds
+
+SAMPLE = 8
+"""How many of the values in a container are looked at, from its end: what is new stands there."""
+
+DEEPEST = 6
+"""How many containers in each other are looked into."""
+
+LEAST_BYTES = 8
+"""What any value counts for."""
+
+
+def size_to_serialize(checkpoint: Checkpoint, parent: ParentState) -> int:
+    """Return about how many bytes come of the values that the parent does not hold at the same version."""
+    versions = checkpoint["channel_versions"]
+    return sum(
+        estimate_size(value) + (parent.channels[channel].size if channel in parent.channels else 0)
+        for channel, value in checkpoint["channel_values"].items()
+        if not holds(parent, channel, versions.get(channel))
+    )
+
+
+def estimate_size(value: Any, room: int = DEEPEST) -> int:
+    """Return about how many bytes a value comes to, where what was not looked at is like what was.
+
+    Asks the built-in types alone and calls nothing of a value's own: those may fail, lie or take long.
+    """
+    try:
+        if isinstance(value, str):
+            return LEAST_BYTES + str.__len__(value)
+        count, sample = _looked_into(value)
+    except Exception:  # it has no fields, or whatever a value may do when it is only looked at
+        count, sample = 0, []
+    if not sample or not room:
+        return LEAST_BYTES + _buffer_size(value)
+    return sum(estimate_size(one, room - 1) for one in sample) * count // len(sample)
+
+
+def _looked_into(value: Any) -> tuple[int, list[Any]]:
+    """Return how many values are in a value, and the last of them."""
+    if isinstance(value, list):
+        return list.__len__(value), list.__getitem__(value, slice(-SAMPLE, None))
+    if isinstance(value, tuple):
+        return tuple.__len__(value), list(tuple.__getitem__(value, slice(-SAMPLE, None)))
+    if isinstance(value, dict):
+        return dict.__len__(value), list(islice(reversed(dict.values(value)), SAMPLE))
+    if type(value) in (set, frozenset, deque):
+        return len(value), list(islice(value, SAMPLE))
+    fields = object.__getattribute__(value, "__dict__")
+    return (1, [fields]) if type(fields) is dict else (0, [])
+
+
+def _buffer_size(value: Any) -> int:
+    """Return how many bytes a buffer has, such as bytes or an array of numpy; 0 for anything else."""
+    try:
+        return memoryview(value).nbytes
+    except Exception:  # no buffer, one that cannot be shown as such, or one that fails
+        return 0

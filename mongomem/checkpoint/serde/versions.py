@@ -1,0 +1,41 @@
+"""Versions of channels."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+from mongomem.arguments import shown
+from mongomem.errors import InvalidInputError
+
+Version: TypeAlias = str | int | float
+"""LangGraph compares the versions of a thread with each other: all of one thread are of one kind."""
+
+
+def next_version(current: object, fraction: float) -> Version:
+    """Return a version above `current`, of its kind.
+
+    Without one, and above a string, it is as the in-memory and Postgres savers write it: a zero-padded counter, so that
+    strings order as numbers do, and a random fraction, so that two branches that count to the same number differ. A
+    thread that came from a saver with integers or floats counts on in these.
+
+    Args:
+        current: The version before.
+        fraction: The random fraction, from 0 to 1.
+
+    Raises:
+        InvalidInputError: `current` is no version.
+    """
+    if current is None:
+        return _written(1, fraction)
+    if isinstance(current, str) and (count := str.__str__(current).partition(".")[0]).isdecimal():
+        return _written(int(count) + 1, fraction)
+    if isinstance(current, float) and math.isfinite(number := float.__float__(current)):
+        return max(number + 1, math.nextafter(number, math.inf))
+    if isinstance(current, int) and not isinstance(current, bool):
+        return int.__int__(current) + 1
+    raise InvalidInputError(f"the version of a channel is a number, or a string that begins with one: {shown(current)}")
+
+
+def _written(count: int, fraction: float) -> str:
+    return f"{count:032}.{fraction:016}"

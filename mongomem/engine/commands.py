@@ -1,0 +1,290 @@
+"""The commands: every effect that mongomem has on the world, as a frozen value.
+
+A **command** is one round trip to MongoDB (`Find`, `BulkWrite`, ...) or another effect (`Compute`,
+`EmbedDocuments`, `Sleep`: in `mongomem.engine.effects`). It knows how to perform itself, blocking and
+awaited. Awaiting a command hands it to whoever runs the plan; the typed reply comes back:
+
+    documents = await Find("checkpoints", {"thread_id": "1"}, limit=1)
+
+A **plan** is an ``async def`` that awaits only commands and other plans: control flow without a
+client, a thread or an event loop. `mongomem.engine.runners` runs plans.
+
+This module and `mongomem.engine.runners` are the first two to read. No rule of a checkpoint or of an item belongs
+here; no other module of the package may call a method of a collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+
+import pymongo
+from pymongo.errors import OperationFailure
+
+T = TypeVar("T")
+
+Document: TypeAlias = dict[str, Any]
+"""A BSON document as the driver gives and takes it."""
+
+Plan: TypeAlias = Coroutine["Command[Any]", Any, T]
+"""A computation that awaits commands and returns a T."""
+
+LARGEST_BATCH = 2**31 - 1
+"""More documents than a message of 16 MB holds: the server ends a batch there."""
+
+NAMESPACE_NOT_FOUND = 26
+"""Server error code: the collection does not exist (MongoDB 4.4 to 8.2)."""
+
+INDEX_NOT_FOUND = 27
+"""Server error code: there is no index of that name (MongoDB 4.4 to 8.2)."""
+
+BAD_HINT = 2
+"""Server error code BadValue: a hint names an index that does not exist (MongoDB 4.4 to 8.2)."""
+
+UNAUTHORIZED = frozenset({13, 8000})
+"""Server error codes: the user may not do that. Unauthorized (MongoDB 4.4 to 8.2), and Atlas's own."""
+
+
+class Command(Generic[T]):
+    """One effect, described by a frozen dataclass and answered with a T."""
+
+    __slots__ = ()
+
+    computes: ClassVar[bool] = False
+    """Whether it only computes: it waits for nobody, and needs no database."""
+
+    def blocks(self) -> bool:
+        """Say whether `perform` waits for a server or computes for long, and so has to leave the event loop."""
+        return True
+
+    def put_off(self) -> Command[T]:
+        """Return the command to be performed in its place at a later time than that of the caller's call."""
+        return self
+
+    def __await__(self) -> Generator[Command[T], T, T]:
+        reply = yield self
+        return reply
+
+    def perform(self, database: Any) -> T:
+        """Do it, blocking, on a ``pymongo`` database; return the reply."""
+        raise NotImplementedError
+
+    async def aperform(self, database: Any) -> T:
+        """Do it, awaiting, on an ``AsyncMongoClient``'s database; return the reply."""
+        raise NotImplementedError
+
+
+class DatabaseCommand(Command[T]):
+    """A command that is one call of the driver."""
+
+    __slots__ = ()
+
+    def issue(self, database: Any) -> Any:
+        """Call the driver: the reply itself from a ``Database``, an awaitable of it from an ``AsyncDatabase``."""
+        raise NotImplementedError
+
+    def perform(self, database: Any) -> T:
+        reply: T = self.issue(database)
+        return reply
+
+    async def aperform(self, database: Any) -> T:
+        reply: T = await self.issue(database)
+        return reply
+
+
+@dataclass(frozen=True, slots=True)
+class Find(DatabaseCommand[list[Document]]):
+    """Read the documents that match, behind the first `skip`, at most `limit` (0: all of them)."""
+
+    collection: str
+    filter: Document
+    projection: Document | None = None
+    sort: Sequence[tuple[str, int]] | None = None
+    limit: int = 0
+    skip: int = 0
+    hint: str | None = None
+
+    def issue(self, database: Any) -> Any:
+        # A batch as large as the limit comes closed: no cursor stays open behind a page. Without a limit
+        # the first batch is as large as a message may be, not the default of 101 documents.
+        return (
+            database[self.collection]
+            .find(
+                self.filter,
+                self.projection,
+                sort=list(self.sort) if self.sort else None,
+                limit=self.limit,
+                skip=self.skip,
+                batch_size=self.limit + 1 if self.limit else LARGEST_BATCH,
+                hint=self.hint,
+            )
+            .to_list()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(DatabaseCommand[list[Document]]):
+    """Run an aggregation pipeline to its end."""
+
+    collection: str
+    pipeline: Sequence[Document]
+    hint: str | None = None
+
+    def perform(self, database: Any) -> list[Document]:
+        found: list[Document] = self._start(database).to_list()
+        return found
+
+    async def aperform(self, database: Any) -> list[Document]:
+        found: list[Document] = await (await self._start(database)).to_list()
+        return found
+
+    def _start(self, database: Any) -> Any:
+        options = {"hint": self.hint} if self.hint else {}
+        return database[self.collection].aggregate(list(self.pipeline), batchSize=LARGEST_BATCH, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Change one document, or make it where `upsert` is set."""
+
+    filter: Document
+    update: Document | list[Document]
+    upsert: bool = False
+
+    def request(self) -> pymongo.UpdateOne:
+        return pymongo.UpdateOne(self.filter, self.update, upsert=self.upsert)
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Put one whole document in the place of the one that matches, or make it."""
+
+    filter: Document
+    document: Document
+
+    def request(self) -> pymongo.ReplaceOne[Document]:
+        return pymongo.ReplaceOne(self.filter, self.document, upsert=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete one document."""
+
+    filter: Document
+
+    def request(self) -> pymongo.DeleteOne:
+        return pymongo.DeleteOne(self.filter)
+
+
+Write: TypeAlias = Update | Replace | Delete
+
+
+class BulkReply(Protocol):
+    """What `BulkWrite` answers: the part of ``pymongo.results.BulkWriteResult`` that plans read."""
+
+    @property
+    def upserted_ids(self) -> dict[int, Any] | None: ...
+    @property
+    def matched_count(self) -> int: ...
+    @property
+    def deleted_count(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BulkWrite(DatabaseCommand[BulkReply]):
+    """Perform writes in one message per 48 MB, in their order; the first that fails ends an ordered one.
+
+    Updates and replacements share one server command, deletions another, so an ordered list of one
+    kind is one round trip and one wait for the journal.
+    """
+
+    collection: str
+    writes: Sequence[Write]
+    ordered: bool = True
+
+    def issue(self, database: Any) -> Any:
+        requests = [write.request() for write in self.writes]
+        return database[self.collection].bulk_write(requests, ordered=self.ordered)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMany(DatabaseCommand[Any]):
+    """Apply one update to every document that matches."""
+
+    collection: str
+    filter: Document
+    update: Document | list[Document]
+
+    def issue(self, database: Any) -> Any:
+        return database[self.collection].update_many(self.filter, self.update)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteMany(DatabaseCommand[Any]):
+    """Delete every document that matches. Repeating it finishes an interrupted one."""
+
+    collection: str
+    filter: Document
+
+    def issue(self, database: Any) -> Any:
+        return database[self.collection].delete_many(self.filter)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndexes(DatabaseCommand[list[str]]):
+    """Create indexes that may exist already; each is (keys, options)."""
+
+    collection: str
+    indexes: Sequence[tuple[Sequence[tuple[str, Any]], Mapping[str, Any]]]
+
+    def issue(self, database: Any) -> Any:
+        models = [pymongo.IndexModel(list(keys), **options) for keys, options in self.indexes]
+        return database[self.collection].create_indexes(models)
+
+
+@dataclass(frozen=True, slots=True)
+class DropIndex(DatabaseCommand[None]):
+    """Drop an index by its name. One that is not there is an error, `INDEX_NOT_FOUND`."""
+
+    collection: str
+    name: str
+
+    def issue(self, database: Any) -> Any:
+        return database[self.collection].drop_index(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class RunCommand(DatabaseCommand[Document]):
+    """Run a database command that has no verb of its own, e.g. ``collMod``."""
+
+    command: Document
+
+    def issue(self, database: Any) -> Any:
+        return database.command(self.command)
+
+
+@dataclass(frozen=True, slots=True)
+class ListIndexes(Command[list[Document]]):
+    """Read the indexes of a collection; none where the collection does not exist."""
+
+    collection: str
+
+    def perform(self, database: Any) -> list[Document]:
+        try:
+            return list(database[self.collection].list_indexes())
+        except OperationFailure as error:
+            return _none_if_absent(error)
+
+    async def aperform(self, database: Any) -> list[Document]:
+        try:
+            found: list[Document] = await (await database[self.collection].list_indexes()).to_list()
+        except OperationFailure as error:
+            return _none_if_absent(error)
+        return found
+
+
+def _none_if_absent(error: OperationFailure) -> list[Document]:
+    if error.code != NAMESPACE_NOT_FOUND:
+        raise error
+    return []

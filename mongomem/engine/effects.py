@@ -1,0 +1,111 @@
+"""The commands that are no round trip to MongoDB: computing, embedding, waiting.
+
+What a command is stands in `mongomem.engine.commands`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+
+from mongomem.engine.commands import Command
+from mongomem.engine.workers import in_worker
+
+T = TypeVar("T")
+
+HEAVY_BYTES = 1_000_000
+"""From this much work on, a `Compute` leaves the event loop for a worker thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compute(Command[T]):
+    """Call a pure function; off the event loop where its size in bytes, or what tells that, says that it takes long.
+
+    Attributes:
+        function: The function.
+        size: How many bytes of work it is, or what tells that.
+        detached: Makes the function to be called later in its place: one that shares nothing with the caller of the
+            operation. None: `function` shares nothing.
+    """
+
+    computes: ClassVar[bool] = True
+
+    function: Callable[[], T]
+    size: int | Callable[[], int] = HEAVY_BYTES
+    detached: Callable[[], Callable[[], T]] | None = None
+
+    def blocks(self) -> bool:
+        return (self.size if isinstance(self.size, int) else self.size()) >= HEAVY_BYTES
+
+    def perform(self, database: Any) -> T:
+        return self.function()
+
+    async def aperform(self, database: Any) -> T:
+        return await in_worker("command", self.function) if self.blocks() else self.function()
+
+    def put_off(self) -> Compute[T]:
+        return self if self.detached is None else Compute(self.detached(), self.size)
+
+
+class Embeds(Protocol):
+    """The part of an embedder that a command needs; `mongomem.embeddings` has them."""
+
+    def embed_documents(self, texts: Sequence[str]) -> np.ndarray[Any, Any]: ...
+    def embed_query(self, text: str) -> np.ndarray[Any, Any]: ...
+    async def aembed_documents(self, texts: Sequence[str]) -> np.ndarray[Any, Any]: ...
+    async def aembed_query(self, text: str) -> np.ndarray[Any, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedDocuments(Command[np.ndarray[Any, Any]]):
+    """Embed texts that are stored: float32 of shape (texts, dims)."""
+
+    embedder: Embeds
+    texts: Sequence[str]
+
+    def blocks(self) -> bool:
+        return False
+
+    def perform(self, database: Any) -> np.ndarray[Any, Any]:
+        return self.embedder.embed_documents(self.texts)
+
+    async def aperform(self, database: Any) -> np.ndarray[Any, Any]:
+        return await self.embedder.aembed_documents(self.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedQueries(Command[list[np.ndarray[Any, Any]]]):
+    """Embed texts that are searched for: float32 of shape (dims,) for each. Awaited, all at once."""
+
+    embedder: Embeds
+    texts: Sequence[str]
+
+    def blocks(self) -> bool:
+        return False
+
+    def perform(self, database: Any) -> list[np.ndarray[Any, Any]]:
+        return [self.embedder.embed_query(text) for text in self.texts]
+
+    async def aperform(self, database: Any) -> list[np.ndarray[Any, Any]]:
+        return await asyncio.gather(*(self.embedder.aembed_query(text) for text in self.texts))
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep(Command[None]):
+    """Wait, in seconds."""
+
+    seconds: float
+
+    def blocks(self) -> bool:
+        return False
+
+    def perform(self, database: Any) -> None:
+        time.sleep(self.seconds)
+
+    async def aperform(self, database: Any) -> None:
+        await asyncio.sleep(self.seconds)

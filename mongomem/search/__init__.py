@@ -1,1 +1,0 @@
-"""Ranking by embedding: pure functions and structures over vectors, without a database."""

@@ -1,0 +1,197 @@
+"""The index configuration of a store: which texts of an item are embedded, by what, and how it is told apart.
+
+Only describes and extracts; embedding is a command, storing is in `plans`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from langgraph.store.base import get_text_at_path, tokenize_path
+
+from mongomem.arguments import checked_text, looking_at, shown
+from mongomem.embeddings.embedder import Embedder
+from mongomem.embeddings.identity import FORM
+from mongomem.embeddings.resolve import resolve_embedder
+from mongomem.errors import ConfigurationError
+from mongomem.store.vectors.quantization import METRICS, Metric
+
+WHOLE = "$"
+"""The path of the whole value, embedded as JSON."""
+
+LONGEST_INTEGER_BITS = 2_000
+"""Longer integers are embedded in hexadecimal digits: Python writes no more than 4,300 decimal ones
+(``sys.set_int_max_str_digits``), and never forbids 640."""
+
+KNOWN_OPTIONS = frozenset({"embed", "dims", "fields", "metric", "model", "batch_size"})
+
+MOST_FIELDS = 1_000
+LONGEST_FIELD = 1_000
+"""How many paths are embedded, and how long one is in characters: they stand in the settings of a store."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedText:
+    """A text of an item that gets a vector, and the path where it stands."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class IndexSettings:
+    """What makes items findable by meaning.
+
+    Attributes:
+        fields: Paths of what is embedded where an item does not say otherwise.
+        known_as: What a store calls the model in fingerprints and digests, where it was called otherwise before.
+        generation: How often all vectors of the store were made anew though the configuration was the same.
+    """
+
+    embedder: Embedder
+    dims: int
+    fields: tuple[str, ...]
+    metric: Metric
+    known_as: str | None = None
+    generation: int = 0
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """Tell the configuration in words, as it stands in the settings of a store."""
+        return {
+            "model": self.embedder.fingerprint,
+            "dims": self.dims,
+            "fields": list(self.fields),
+            "metric": self.metric,
+        }
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Build what the settings of a store say of this configuration."""
+        settings = {"fingerprint": self.fingerprint, **self.description, "form": FORM}
+        if self.known_as not in (None, self.embedder.fingerprint):
+            settings["known_as"] = self.known_as
+        if self.generation:
+            settings["generation"] = self.generation
+        return settings
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Name the configuration: vectors made by another one are not comparable with its own."""
+        return _digest(json.dumps({**self.description, "model": self._model}, sort_keys=True))
+
+    @cached_property
+    def _model(self) -> str:
+        return self.known_as or self.embedder.fingerprint
+
+    def known_by(self, settings: Mapping[str, Any]) -> IndexSettings | None:
+        """Return this configuration by the names that the settings of a store give it; None: it is another one."""
+        model = settings.get("model")
+        known_as, generation = settings.get("known_as", model), settings.get("generation", 0)
+        if not isinstance(known_as, str) or not isinstance(generation, int):  # damaged
+            return None
+        if not self.embedder.identity().is_called(model, settings.get("form")):
+            return None
+        known = replace(self, known_as=known_as, generation=generation)
+        return known if known.fingerprint == settings.get("fingerprint") else None
+
+    def paths(self, choice: Sequence[str] | bool | None) -> Sequence[str]:
+        """List what is embedded of an item: its own `choice` of paths, or `fields`."""
+        if isinstance(choice, bool) or choice is None:
+            return () if choice is False else self.fields
+        return choice
+
+    def texts(self, value: Mapping[str, Any], choice: Sequence[str] | bool | None) -> list[EmbeddedText]:
+        """Extract the texts to embed.
+
+        A blank text is left out: it means nothing, and OpenAI refuses it (400, "input cannot be an empty string").
+        """
+        found = (EmbeddedText(path, text) for path in self.paths(choice) for text in _texts_at(value, path))
+        return [text for text in found if text.text.strip()]
+
+    def digest(self, text: str) -> str:
+        """Name a text and the model, so that equal digests mean equal vectors."""
+        return _digest(f"{self._model}\x00{self.dims}\x00{text}")
+
+
+def resolve_index(index: Any) -> IndexSettings | None:
+    """Read LangGraph's IndexConfig, and what stands beside it: `metric`, `model` and `batch_size`.
+
+    Raises:
+        ConfigurationError: An option is unknown, missing, of the wrong kind or contradicts another.
+    """
+    if index is None:
+        return None
+    with looking_at("index", ConfigurationError):
+        options = _checked_options(index)
+    with looking_at("metric", ConfigurationError):
+        metric = options.get("metric", "cosine")
+        if not isinstance(metric, str) or metric not in METRICS:
+            raise ConfigurationError(f"metric must be one of {METRICS}, not {shown(metric)}")
+    with looking_at("fields", ConfigurationError):
+        fields = _checked_fields(options.get("fields"))
+    passed = {name: options.get(name) for name in ("dims", "model", "batch_size")}
+    embedder = resolve_embedder(options["embed"], **passed)
+    if embedder.dims is None:
+        raise ConfigurationError('index needs "dims", the number of dimensions of its vectors')
+    return IndexSettings(embedder, embedder.dims, fields, metric)
+
+
+def _checked_options(index: Any) -> dict[str, Any]:
+    if not isinstance(index, Mapping):
+        example = '{"embed": "local", "dims": 256}'
+        raise ConfigurationError(f"index is an IndexConfig such as {example}, not {shown(index)}")
+    options = dict(index)
+    if unknown := [option for option in options if not isinstance(option, str) or option not in KNOWN_OPTIONS]:
+        raise ConfigurationError(f"Unknown options of index: {shown(unknown)}; there are {sorted(KNOWN_OPTIONS)}")
+    if options.get("embed") is None:
+        raise ConfigurationError('index needs "embed", e.g. {"embed": "openai:text-embedding-3-small", "dims": 1536}')
+    return options
+
+
+def _checked_fields(fields: Any) -> tuple[str, ...]:
+    if fields is None:
+        return (WHOLE,)
+    if not isinstance(fields, (list, tuple)):
+        raise ConfigurationError(
+            f'fields must be a list of paths such as ["text", "items[*].name"], not {shown(fields)}'
+        )
+    if not 1 <= len(fields) <= MOST_FIELDS:
+        raise ConfigurationError(f"fields must be a list of one path to {MOST_FIELDS:,}, not of {len(fields):,}")
+    return tuple(_checked_field(field) for field in fields)
+
+
+def _checked_field(field: Any) -> str:
+    path = checked_text("a path of fields", field, ConfigurationError)
+    if not 1 <= len(path) <= LONGEST_FIELD:
+        raise ConfigurationError(f"a path of fields has 1 to {LONGEST_FIELD:,} characters, not {len(path):,}")
+    if path != WHOLE and not tokenize_path(path):
+        raise ConfigurationError(f"a path of fields names no field: {shown(path)}")
+    return path
+
+
+def _texts_at(value: Mapping[str, Any], path: str) -> list[str]:
+    tokens = WHOLE if path == WHOLE else tokenize_path(path)
+    try:
+        return get_text_at_path(value, tokens)
+    except (TypeError, ValueError):  # JSON has no times and bytes, and Python no text for very long integers
+        return get_text_at_path(_as_json(value), tokens)
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(element) for key, element in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(element) for element in value]
+    if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER_BITS:
+        return hex(value)
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,239 @@
+"""Documents of items: how they are laid out, and the indexes that serve every query of the store.
+
+    {_id: "users NUL u1 NUL NUL likes",          path, two NULs, key
+     namespace: ["users", "u1"], key: "likes",
+     path: "users NUL u1",                       the shard key; every filter of a write carries it
+     prefixes: ["", "users", "users NUL u1"],    a prefix search is an equality on it
+     value: {...},                               readable; the truth unless `exact` stands beside it
+     exact: binary,                              with a digest of `value`, see `mongomem.store.documents.value`
+     created_at, updated_at: dates,
+     expires_at: date, ttl_minutes: 5.0,         only where the item expires
+     changed_at: timestamp,                      of the server's logical clock, set by every write
+     index: "a1b2...", index_fields: [...],      which configuration made the vectors; the item's own choice
+     generation: 1,                              how often all were made anew before, where it was not 0
+     vectors: [{path, digest, vector}],          one for each text; float32
+     codes: binary,                              see `mongomem.store.vectors.quantization`
+     schema_version: 1}
+
+One document per item makes every put atomic: value, vectors and expiry change together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import bson
+
+from mongomem.arguments import shown
+from mongomem.engine.commands import Document, Update
+from mongomem.errors import UnstorableValueError
+from mongomem.schema.indexes import Index
+from mongomem.store.documents.index_config import EmbeddedText, IndexSettings
+from mongomem.store.documents.namespace import (
+    SEPARATOR,
+    Namespace,
+    item_id,
+    name_of_item,
+    namespace_of,
+    path_of,
+    prefixes_of,
+)
+from mongomem.store.documents.ttl import expires_at
+from mongomem.store.documents.value import Encoded
+from mongomem.store.vectors.quantization import (
+    Metric,
+    Vector,
+    are_finite,
+    decode_vectors,
+    encode_vector,
+    is_vector,
+    quantize,
+)
+
+SCHEMA_VERSION = 1
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
+"""What one document may hold (``maxBsonObjectSize``, MongoDB 4.4 to 8.2)."""
+
+BY_UPDATE = "by_update"
+BY_CHANGE = "by_change"
+BY_ID = "_id_"
+
+SHOWN = dict.fromkeys(
+    (
+        *("namespace", "key", "path", "prefixes", "value", "exact"),
+        *("created_at", "updated_at", "expires_at", "ttl_minutes", "schema_version"),
+    ),
+    1,
+)
+"""Projection of what an item is read from, see `mongomem.store.documents.stored_item`."""
+
+VECTOR_FIELDS = ("index", "generation", "vectors", "codes")
+OPTIONAL = ("exact", "expires_at", "ttl_minutes", "index_fields", *VECTOR_FIELDS)
+"""Fields that a put removes where the new item does not have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collections:
+    """Where a store keeps its documents."""
+
+    items: str
+    settings: str
+
+
+def collections_for(prefix: str) -> Collections:
+    """Name the collections; two stores with different prefixes in one database never meet."""
+    return Collections(f"{prefix}store_items", f"{prefix}store_settings")
+
+
+def indexes_for(names: Collections) -> list[Index]:
+    """List the indexes.
+
+    `BY_UPDATE` serves plain search in its order, `BY_CHANGE` covers the read that keeps matrices fresh,
+    `by_path` gives namespaces (their distinct paths) and is what the shard key needs.
+    """
+    return [
+        Index(names.items, BY_UPDATE, (("prefixes", 1), ("updated_at", -1), ("_id", 1))),
+        Index(names.items, BY_CHANGE, (("prefixes", 1), ("changed_at", 1), ("_id", 1))),
+        Index(names.items, "by_path", (("path", 1), ("expires_at", 1))),
+        Index(
+            names.items,
+            "by_expiry",
+            (("expires_at", 1),),
+            partial={"expires_at": {"$exists": True}},
+            expire_after_seconds=0,
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class NewItem:
+    """An item to be written, checked and encoded; its texts are still to be embedded."""
+
+    namespace: Namespace
+    key: str
+    value: Encoded
+    texts: Sequence[EmbeddedText]
+    index_fields: Sequence[str] | bool | None
+    ttl_minutes: float | None
+
+    @property
+    def id(self) -> str:
+        return item_id(self.namespace, self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """Vectors of the texts of one item, in their order and by their digests, by a named index configuration."""
+
+    fingerprint: str
+    generation: int
+    metric: Metric
+    texts: Mapping[str, EmbeddedText]
+    vectors: Vector
+
+
+def encode_item(
+    put: NewItem, embedded: Embedded | None, *, now: datetime, there: Mapping[str, Any] | None, revive: bool
+) -> Update:
+    """Build the write of one item: an upsert that leaves the `created_at` of what is `there` alone.
+
+    Unless `revive` says that this has expired, or is damaged: then it is made anew. It stands where the item belongs
+    afterwards, wherever somebody has moved it.
+    """
+    fields = _fields(put, embedded, now)
+    update: Document = {"$set": fields, "$currentDate": {"changed_at": {"$type": "timestamp"}}}
+    if absent := [name for name in OPTIONAL if name not in fields]:  # MongoDB before 5.0 refuses an empty $unset
+        update["$unset"] = dict.fromkeys(absent, "")
+    if revive:
+        fields["created_at"] = now
+    else:
+        update["$setOnInsert"] = {"created_at": now}
+    path: Any = path_of(put.namespace)
+    if there is not None and there.get("path") != path:
+        fields["path"], path = path, {"$eq": there.get("path")}
+    return Update({"_id": put.id, "path": path}, update, upsert=True)
+
+
+def check_size(update: Update, name: str) -> None:
+    """Refuse an item that no document can hold, before anything is sent.
+
+    Its names count twice: the server's log, whose entries are documents too, has them beside the item.
+
+    Raises:
+        UnstorableValueError: It is larger than `MAX_DOCUMENT_BYTES`, names and vectors included.
+    """
+    changed = len(bson.encode(update.update)) if isinstance(update.update, dict) else 0
+    size = 2 * len(bson.encode(update.filter)) + changed
+    if size > MAX_DOCUMENT_BYTES:
+        raise UnstorableValueError(f"{name}: {size:,} bytes with names and vectors, over the 16 MB of a document")
+
+
+def vector_fields(embedded: Embedded | None) -> Document:
+    """Build the fields that make an item findable by meaning; none where nothing was embedded."""
+    if embedded is None:
+        return {}
+    named: Document = {"index": embedded.fingerprint}
+    if embedded.generation:
+        named["generation"] = embedded.generation
+    if not embedded.texts:
+        return named
+    return {
+        **named,
+        "vectors": [
+            {"path": text.path, "digest": digest, "vector": encode_vector(vector)}
+            for (digest, text), vector in zip(embedded.texts.items(), embedded.vectors, strict=True)
+        ],
+        "codes": quantize(embedded.vectors, embedded.metric),
+    }
+
+
+def entries_in(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """List what stands in the `vectors` of a document; an entry that is none comes empty."""
+    entries = document.get("vectors")
+    if not isinstance(entries, list):
+        return [] if entries is None else [{}]
+    return [entry if isinstance(entry, dict) else {} for entry in entries]
+
+
+def vectors_of(documents: Iterable[Document], indexing: IndexSettings) -> dict[str, Vector]:
+    """Collect the vectors that documents hold, by the digests of their texts; not damaged or outdated ones."""
+    stored = {
+        entry["digest"]: entry["vector"]
+        for document in documents
+        if document.get("generation", 0) == indexing.generation
+        for entry in entries_in(document)
+        if isinstance(entry.get("digest"), str) and is_vector(entry.get("vector"), indexing.dims)
+    }
+    vectors = {digest: decode_vectors([vector]) for digest, vector in stored.items()}
+    return {digest: rows[0] for digest, rows in vectors.items() if are_finite(rows)[0]}
+
+
+def _fields(put: NewItem, embedded: Embedded | None, now: datetime) -> Document:
+    fields: Document = {
+        "namespace": list(put.namespace),
+        "prefixes": prefixes_of(put.namespace),
+        "key": put.key,
+        "value": put.value.readable,
+        "updated_at": now,
+        "schema_version": SCHEMA_VERSION,
+        **vector_fields(embedded),
+    }
+    if put.value.exact is not None:
+        fields["exact"] = put.value.exact
+    if put.index_fields is not None:
+        fields["index_fields"] = put.index_fields
+    if put.ttl_minutes is not None:
+        fields |= {"ttl_minutes": float(put.ttl_minutes), "expires_at": expires_at(put.ttl_minutes, now)}
+    return fields
+
+
+def name_of(document: Mapping[str, Any]) -> str:
+    """Call an item by namespace and key, for messages: those that its `_id` names, whatever else the document says."""
+    named = document.get("_id")
+    if not isinstance(named, str) or SEPARATOR * 2 not in named:
+        return f"the item with the _id {shown(named)}"
+    path, _, key = named.partition(SEPARATOR * 2)
+    return name_of_item(namespace_of(path), key)

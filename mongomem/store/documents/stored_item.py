@@ -1,0 +1,193 @@
+"""Items as they stand in the database: read, and held against their names, before anybody sees them.
+
+An item's ``_id`` names its namespace and its key and never changes. What else a document says of
+where it stands must agree with that: a document that somebody has moved, or edited so that it stands
+under another's namespace, is never taken for an item of either. Nothing here knows of queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bson.timestamp import Timestamp
+from langgraph.store.base import Item, SearchItem
+
+from mongomem.arguments import shown
+from mongomem.engine.commands import Document
+from mongomem.errors import CorruptDataError, SchemaVersionError
+from mongomem.store.damage import Damage
+from mongomem.store.documents.index_config import EmbeddedText, IndexSettings
+from mongomem.store.documents.item import SCHEMA_VERSION, name_of
+from mongomem.store.documents.namespace import SEPARATOR, namespace_of, prefixes_of
+from mongomem.store.documents.ttl import LONGEST_MINUTES
+from mongomem.store.documents.value import as_utc, decode_value, is_text
+
+Kind = type | tuple[type, ...]
+
+REQUIRED: tuple[tuple[str, Kind], ...] = (
+    ("namespace", list),
+    ("key", str),
+    ("path", str),
+    ("prefixes", list),
+    ("value", dict),
+    ("created_at", datetime),
+    ("updated_at", datetime),
+)
+OPTIONAL: tuple[tuple[str, Kind], ...] = (("exact", bytes), ("expires_at", datetime), ("ttl_minutes", (int, float)))
+"""Fields that a reader relies on, and what they hold. Null in one that may be missing counts as missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """An item as it stands in the database, and what of its document is not part of it.
+
+    Attributes:
+        fields: What LangGraph's ``Item`` is made of.
+        expires_at: When it is over, aware; None: never.
+        ttl_minutes: How long it lives after its last use.
+    """
+
+    id: str
+    fields: dict[str, Any]
+    expires_at: datetime | None
+    ttl_minutes: float | None
+
+    @property
+    def namespace(self) -> tuple[str, ...]:
+        namespace: tuple[str, ...] = self.fields["namespace"]
+        return namespace
+
+    @property
+    def updated_at(self) -> datetime:
+        updated_at: datetime = self.fields["updated_at"]
+        return updated_at
+
+    @property
+    def value(self) -> dict[str, Any]:
+        value: dict[str, Any] = self.fields["value"]
+        return value
+
+    def item(self) -> Item:
+        """Make what ``get`` answers with."""
+        return Item(**self.fields)
+
+    def search_item(self, score: float | None) -> SearchItem:
+        """Make what ``search`` answers with."""
+        return SearchItem(**self.fields, score=score)
+
+
+def read_item(document: Mapping[str, Any]) -> StoredItem:
+    """Read an item from its document.
+
+    Raises:
+        CorruptDataError: A field is missing or of the wrong kind, or the document says that it is another item than
+            its ``_id``. Names the item.
+        SchemaVersionError: A newer mongomem wrote it.
+    """
+    try:
+        _check_version(document)
+        _check_kinds(document)
+        namespace = _checked_namespace(document)
+        value = decode_value(document["value"], document.get("exact"))
+    except (CorruptDataError, SchemaVersionError) as error:
+        raise type(error)(f"{name_of(document)}: {error}") from error
+    expires_at = document.get("expires_at")
+    fields = {
+        "namespace": namespace,
+        "key": document["key"],
+        "value": value,
+        "created_at": as_utc(document["created_at"]),
+        "updated_at": as_utc(document["updated_at"]),
+    }
+    return StoredItem(
+        document["_id"], fields, None if expires_at is None else as_utc(expires_at), document.get("ttl_minutes")
+    )
+
+
+def texts_in(document: Mapping[str, Any], indexing: IndexSettings) -> list[EmbeddedText]:
+    """Extract the texts of an item that are embedded.
+
+    Raises:
+        CorruptDataError: As `read_item`; or the item's own choice of paths is none.
+        SchemaVersionError: As `read_item`.
+    """
+    choice = document.get("index_fields")
+    is_list = isinstance(choice, list) and all(isinstance(path, str) for path in choice)
+    if not (is_list or choice is None or isinstance(choice, bool)):
+        raise CorruptDataError(f"{name_of(document)}: its index_fields is {shown(choice)}")
+    return indexing.texts(read_item(document).value, choice)
+
+
+def sound_items(documents: Iterable[Document], damage: Damage) -> list[StoredItem]:
+    """Read items, and leave out those that are damaged."""
+    found: list[StoredItem] = []
+    for document in documents:
+        try:
+            found.append(read_item(document))
+        except (CorruptDataError, SchemaVersionError) as error:
+            damage.note(repr(document.get("_id")), f"A damaged item is left out: {error}")
+    return found
+
+
+def ids_in(documents: Iterable[Document]) -> list[str]:
+    """List the ids of documents; those of no item, as a document put there by hand has, are left out."""
+    return [document["_id"] for document in documents if is_id(document["_id"])]
+
+
+def stamps_in(documents: Iterable[Document]) -> list[tuple[str, Timestamp]]:
+    """List the ids of documents with the stamps of their last writes; those without one are left out."""
+    return [
+        (document["_id"], document["changed_at"])
+        for document in documents
+        if isinstance(document.get("changed_at"), Timestamp) and is_id(document["_id"])
+    ]
+
+
+def is_id(id: object) -> bool:
+    """Say whether this can be the id of an item, and part of a query."""
+    return isinstance(id, str) and is_text(id)
+
+
+def _check_version(document: Mapping[str, Any]) -> None:
+    version = document.get("schema_version")
+    if isinstance(version, bool) or not isinstance(version, (int, float)) or not version >= 1:  # which NaN is not
+        raise CorruptDataError(f"its schema_version is {shown(version)}")
+    if version > SCHEMA_VERSION:
+        raise SchemaVersionError(
+            f"written by a newer mongomem (schema {shown(version)}, this one knows {SCHEMA_VERSION}); "
+            "upgrade mongomem to read it"
+        )
+
+
+def _check_kinds(document: Mapping[str, Any]) -> None:
+    for name, kind in REQUIRED:
+        if not isinstance(document.get(name), kind):
+            raise CorruptDataError(f"its {name} is {shown(document[name])}" if name in document else f"has no {name}")
+    for name, kind in OPTIONAL:
+        given = document.get(name)
+        if given is not None and not isinstance(given, kind):
+            raise CorruptDataError(f"its {name} is {shown(given)}")
+    minutes = document.get("ttl_minutes")
+    if minutes is not None and (isinstance(minutes, bool) or not 0 < minutes <= LONGEST_MINUTES):
+        raise CorruptDataError(f"its ttl_minutes is {shown(minutes)}")
+
+
+def _checked_namespace(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the namespace that the ``_id`` names, which all that says where the item stands agrees with."""
+    named = document.get("_id")
+    if not isinstance(named, str) or SEPARATOR * 2 not in named or not is_text(named):
+        raise CorruptDataError("its _id names no item")
+    path, _, key = named.partition(SEPARATOR * 2)
+    namespace = namespace_of(path)
+    if (
+        document["namespace"] != [*namespace]
+        or document["key"] != key
+        or document["path"] != path
+        or document["prefixes"] != prefixes_of(namespace)
+    ):
+        stands = {name: document[name] for name in ("namespace", "key", "path", "prefixes")}
+        raise CorruptDataError(f"stands under another name, {shown(stands)}: it was moved, or edited by hand")
+    return namespace

@@ -1,0 +1,89 @@
+"""The plan of a batch: reads first, all of them on the state before it, then its writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from langgraph.store.base import GetOp, Item, ListNamespacesOp, Op, Result, SearchItem, SearchOp
+
+from mongomem.engine.effects import EmbedQueries
+from mongomem.store.context import Context
+from mongomem.store.documents.namespace import Namespace
+from mongomem.store.documents.ops import GroupedOps, Search, checked_search, group_ops, join_writes
+from mongomem.store.plans import read
+from mongomem.store.plans.plain_search import plain_search
+from mongomem.store.plans.put import write
+from mongomem.store.plans.semantic_search import Scored, semantic_search
+from mongomem.store.plans.setup import ready_to_write
+
+
+async def batch(context: Context, ops: Iterable[Op]) -> list[Result]:
+    """Perform operations; the answers stand in their places, None for a put or a deletion.
+
+    Everything is checked before the first command, and everything embedded before the first write.
+    """
+    work = group_ops(ops, context.indexing)
+    results = await _read(context, work, context.now())
+    if work.writes:
+        await _write(context, work)
+    return [results.get(place) for place in range(work.size)]
+
+
+async def put(context: Context, batches: Sequence[GroupedOps]) -> list[None]:
+    """Perform puts and deletions that were checked and encoded when they were asked for, all as one batch."""
+    await _write(context, join_writes(batches))
+    return [None] * len(batches)
+
+
+async def get(context: Context, ops: Sequence[GetOp]) -> list[Item | None]:
+    """Return items, or None for those that are not there."""
+    work = group_ops(ops, context.indexing)
+    found = await read.get(context, work.gets, context.now())
+    return [found[place] for place in range(work.size)]
+
+
+async def search(context: Context, op: SearchOp, min_score: float | None = None) -> list[SearchItem]:
+    """Perform one search."""
+    searches = {0: checked_search(op, context.indexing, min_score)}
+    return (await _search(context, searches, context.now()))[0]
+
+
+async def list_namespaces(context: Context, op: ListNamespacesOp) -> list[Namespace]:
+    """Perform one listing."""
+    work = group_ops([op], context.indexing)
+    return await read.list_namespaces(context, work.listings[0], context.now())
+
+
+async def _write(context: Context, work: GroupedOps) -> None:
+    await ready_to_write(context)
+    await write(context, work)
+
+
+async def _read(context: Context, work: GroupedOps, now: datetime) -> dict[int, Result]:
+    results: dict[int, Result] = {}
+    if work.searches:
+        results.update(await _search(context, work.searches, now))
+    if work.gets:
+        results.update(await read.get(context, work.gets, now))
+    for place, op in work.listings.items():
+        results[place] = await read.list_namespaces(context, op, now)
+    return results
+
+
+async def _search(context: Context, searches: Mapping[int, Search], now: datetime) -> dict[int, list[SearchItem]]:
+    """Search by meaning where there is a query and an index, else in order of update; then refresh what was found."""
+    indexing = context.indexing
+    texts = {search.query for search in searches.values() if search.query and search.limit} if indexing else set()
+    queries = (
+        dict(zip(texts, await EmbedQueries(indexing.embedder, list(texts)), strict=True)) if indexing and texts else {}
+    )
+    found: dict[int, list[Scored]] = {}
+    for place, search in searches.items():
+        if indexing and search.query in queries:
+            found[place] = await semantic_search(context, indexing, search, queries[search.query], now)
+        else:
+            found[place] = [(stored, None) for stored in await plain_search(context, search, now)]
+    used = {stored.id: stored for place, one in searches.items() if one.refresh_ttl for stored, _ in found[place]}
+    await read.refresh(context, list(used.values()), now)
+    return {place: [stored.search_item(score) for stored, score in answers] for place, answers in found.items()}

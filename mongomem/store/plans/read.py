@@ -1,0 +1,179 @@
+"""Plans that read without embeddings: items by key, namespaces, and the refresh of what expires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from langgraph.store.base import GetOp, Item, ListNamespacesOp
+from pymongo.errors import OperationFailure
+
+from mongomem.arguments import shown
+from mongomem.engine.commands import BAD_HINT, UNAUTHORIZED, Aggregate, BulkWrite, Document, Find, Update
+from mongomem.store.context import Context
+from mongomem.store.documents.filter import matches
+from mongomem.store.documents.item import BY_ID, SHOWN
+from mongomem.store.documents.namespace import (
+    Namespace,
+    id_range,
+    is_path,
+    item_id,
+    literal_start,
+    matches_conditions,
+    namespace_of,
+    path_of,
+    path_of_item,
+    path_range,
+    slices,
+)
+from mongomem.store.documents.ops import Search
+from mongomem.store.documents.stored_item import StoredItem, ids_in, read_item, sound_items
+from mongomem.store.documents.ttl import expires_at
+
+
+async def get(context: Context, ops: Mapping[int, GetOp], now: datetime) -> dict[int, Item | None]:
+    """Read items by their keys: one command for all of them. Refreshes those that expire.
+
+    Raises:
+        CorruptDataError: One of them is damaged, or stands under another name. Names it.
+        SchemaVersionError: A newer mongomem wrote one of them.
+    """
+    ids = {place: item_id(op.namespace, op.key) for place, op in ops.items()}
+    found = {item: read_item(document) for item, document in (await find_named(context, ids.values(), SHOWN)).items()}
+    there = {item: stored for item, stored in found.items() if not context.expiry.is_over(stored.expires_at, now)}
+    kept = {ids[place] for place, op in ops.items() if op.refresh_ttl}
+    await refresh(context, [stored for item, stored in there.items() if item in kept], now)
+    return {place: there[item].item() if item in there else None for place, item in ids.items()}
+
+
+async def find_named(context: Context, ids: Iterable[str], shown: Document) -> dict[str, Document]:
+    """Read the documents with these ids, wherever somebody has moved them: an item that was is not absent.
+
+    Of two on a sharded cluster, which tells ids apart within a shard only, the one counts that stands where it belongs.
+    """
+    found: dict[str, Document] = {}
+    for part in slices(sorted(set(ids))):
+        for document in await Find(context.items, {"_id": one_of(part)}, {**shown, "path": 1}, hint=BY_ID):
+            item = document["_id"]
+            if item not in found or document.get("path") == path_of_item(item):
+                found[item] = document
+    return found
+
+
+async def find_by_id(
+    context: Context, ids: Iterable[str], shown: Document, narrowed: Document | None = None
+) -> list[Document]:
+    """Read the documents with these ids that stand where they belong and meet a condition.
+
+    One command, or several where the ids are very long.
+    """
+    found: list[Document] = []
+    for part in slices(sorted(set(ids))):
+        condition = {"_id": one_of(part), "path": one_of(map(path_of_item, part)), **(narrowed or {})}
+        found += await Find(context.items, condition, shown, hint=BY_ID)
+    return found
+
+
+def one_of(values: Iterable[Any]) -> Any:
+    """Build the condition to be one of some values."""
+    distinct = sorted(set(values))
+    return distinct[0] if len(distinct) == 1 else {"$in": distinct}
+
+
+def answers(search: Search, stored: StoredItem) -> bool:
+    """Say whether an item is below the prefix of a search and matches its filter, by what it truly is."""
+    return stored.namespace[: len(search.prefix)] == search.prefix and (
+        search.filter is None or matches(search.filter, stored.value)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An item by its id; None where it has expired or is damaged."""
+
+    id: str
+    item: Item | None
+
+
+async def refresh(context: Context, items: Sequence[StoredItem], now: datetime) -> None:
+    """Let items that were read live on from now. Does nothing for those that do not expire.
+
+    An item that expired or was removed in between stays away, and none lives shorter than it would have. A user who may
+    only read reads on.
+    """
+    living = {"expires_at": {"$gt": context.now()}} if context.expiry.omit_expired else {}
+    updates = [
+        Update(
+            {"_id": stored.id, "path": path_of(stored.namespace), "ttl_minutes": stored.ttl_minutes, **living},
+            {"$max": {"expires_at": expires_at(stored.ttl_minutes, now)}},
+        )
+        for stored in items
+        if stored.ttl_minutes is not None
+    ]
+    if not updates:
+        return
+    try:
+        await BulkWrite(context.items, updates, ordered=False)
+    except OperationFailure as error:
+        if error.code not in UNAUTHORIZED:
+            raise
+
+
+async def find_with_hint(context: Context, index: str, find: Find) -> list[Document]:
+    """Read by the index that was made for it: left to itself, the server's planner may prefer to sort.
+
+    Where there are no indexes, since the user may not create any or somebody dropped them, reads by whatever there is.
+    """
+    if context.readiness.has_indexes(context.monotonic()):
+        try:
+            return await replace(find, hint=index)
+        except OperationFailure as error:
+            if error.code != BAD_HINT:
+                raise
+            context.readiness.miss_index(context.monotonic())
+    return await find
+
+
+async def list_namespaces(context: Context, op: ListNamespacesOp, now: datetime) -> list[Namespace]:
+    """List namespaces in their order: matched, cut to `max_depth`, each once, then `offset` and `limit`.
+
+    They are read from an index and no item is. So a path that no namespace makes is left out, but one that somebody has
+    given an item of another namespace stands in the list.
+    """
+    conditions = op.match_conditions or ()
+    found = await Aggregate(
+        context.items,
+        [
+            {"$match": {"path": path_range(literal_start(conditions)), **context.expiry.condition(now)}},
+            {"$sort": {"path": 1}},  # with this order the server jumps from path to path (DISTINCT_SCAN)
+            {"$group": {"_id": "$path"}},
+        ],
+    )
+    namespaces = [namespace_of(path) for path in _paths(context, found)]
+    distinct = {namespace[: op.max_depth] for namespace in namespaces if matches_conditions(namespace, conditions)}
+    return sorted(distinct)[op.offset : op.offset + op.limit]
+
+
+def _paths(context: Context, found: Iterable[Document]) -> list[str]:
+    paths = [document["_id"] for document in found]
+    for path in paths:
+        if not is_path(path):
+            context.damage.note(f"path {path!r}", f"Items with a damaged path are left out: {shown(path)}")
+    return [path for path in paths if is_path(path)]
+
+
+async def items_after(context: Context, namespace: Namespace, after: str | None, limit: int) -> list[Placed]:
+    """Read the next items below a namespace in the order of their ids, which never change: none that is there
+    throughout is missed or repeated, whatever is written meanwhile. Damaged ones have no item.
+    """
+    behind = {} if after is None else {"$gt": after}
+    find = Find(context.items, {"_id": {**id_range(namespace), **behind}}, SHOWN, sort=[("_id", 1)], limit=limit)
+    now = context.now()
+    found = await replace(find, hint=BY_ID)
+    sound = {stored.id: stored for stored in sound_items(found, context.damage)}
+    items = {
+        item: stored.item() for item, stored in sound.items() if not context.expiry.is_over(stored.expires_at, now)
+    }
+    return [Placed(item, items.get(item)) for item in ids_in(found)]

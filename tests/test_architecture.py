@@ -1,0 +1,233 @@
+"""The architecture of the package: what a folder may import, what it tells, how long things are; and twins."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+import pytest
+
+from mongomem.checkpoint.saver import MongoSaver
+from mongomem.memory import MongoMemory
+from mongomem.store.store import MongoStore
+
+ROOT = Path(__file__).parent.parent
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text("utf-8"))
+    for path in sorted((ROOT / "mongomem").rglob("*.py"))
+}
+
+MODULE_LINES, BODY_LINES, BODY_LINES_P90 = 400, 40, 25
+
+FOLDER_FILES = 12
+"""Modules of a folder, beside the map of it."""
+
+COMMON = {"errors", "arguments", "options"}
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "engine": {"engine"},
+    "schema": {"schema", "engine"},
+    "embeddings": {"embeddings", "engine"},
+    "local_server": {"local_server", "engine.locks"},
+    "checkpoint.serde": {"checkpoint.serde", "engine.commands", "engine.locks"},
+    "checkpoint.documents": {"checkpoint.documents", "checkpoint.serde", "engine.commands", "schema.indexes"},
+    "checkpoint.damage": set(),
+    "checkpoint.caches": {"checkpoint.damage", "checkpoint.documents", "checkpoint.serde"},
+    "checkpoint.context": {"checkpoint.caches", "checkpoint.documents", "checkpoint.serde", "engine.clock"},
+    "checkpoint.plans": {
+        *("checkpoint.plans", "checkpoint.context", "checkpoint.caches", "checkpoint.damage"),
+        *("checkpoint.documents", "checkpoint.serde", "schema"),
+        *("engine.commands", "engine.effects", "engine.upserts"),
+    },
+    "store.vectors": {"store.vectors", "engine.locks"},
+    "store.damage": set(),
+    "store.documents": {
+        *("store.documents", "store.vectors", "store.damage", "embeddings", "engine.commands", "schema.indexes"),
+    },
+    "store.context": {"store.damage", "store.documents", "store.vectors", "engine.clock"},
+    "store.plans": {
+        *("store.plans", "store.context", "store.damage", "store.documents", "store.vectors", "schema"),
+        *("engine.commands", "engine.effects", "engine.upserts"),
+    },
+    "checkpoint.saver": {"checkpoint", "engine", "schema.names"},
+    "checkpoint.upkeep": {"checkpoint", "engine"},
+    "store.sweeper": {"store.documents"},
+    "store.store": {"store", "engine", "schema.names"},
+    "user_data": {"checkpoint", "store", "engine.commands"},
+    "memory": {"checkpoint", "store", "engine", "schema.names", "user_data"},
+}
+"""By a folder or a module what it may import of mongomem, beside what is `COMMON`. The two memories know nothing of
+each other: only `memory` and `user_data` see both."""
+
+BELOW_THE_ENGINE = ("checkpoint.", "store.", "schema.", "user_data")
+"""What knows no client, no event loop and no thread: plans of commands, and what is pure."""
+
+ON_LOOPS = {"mongomem.store.sweeper"}
+"""What answers with futures, as stores do that sweep by themselves."""
+
+LOCKED = {
+    "mongomem.checkpoint.serde.cache",
+    "mongomem.store.vectors.index_cache",
+    "mongomem.store.vectors.memory_index",
+}
+"""What may hold a lock, that of `mongomem.engine.locks`: caches that callers share."""
+
+SURFACES = ("mongomem.checkpoint.saver", "mongomem.checkpoint.upkeep", "mongomem.store.store")
+"""Classes that users see, whose every method is one expression."""
+
+WITHOUT_TWIN = {"from_conn_string", "get_next_version", "with_allowlist"}
+"""Methods that do no I/O."""
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count the lines from the first statement behind the docstring to the last."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Return what a module imports, as dotted paths of modules and of names in modules."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def is_from(paths: set[str], modules: Iterable[str]) -> set[str]:
+    """Return the paths that are one of these modules, or a name in one."""
+    heads = tuple(f"{module}." for module in modules)
+    return {path for path in paths if f"{path}.".startswith(heads)}
+
+
+def inside(name: str, folders: Iterable[str]) -> bool:
+    """Say whether a module, by its name in mongomem, is in one of these folders or is one of these modules."""
+    return any(f"{name}.".startswith(f"{folder}.") for folder in folders)
+
+
+def own_imports(tree: ast.AST) -> set[str]:
+    """Return the modules of mongomem that a module imports, by their names in mongomem."""
+    found = {path for path in imported(tree) if path.startswith("mongomem.")}
+    modules = {path if path in MODULES else path.rpartition(".")[0] for path in found}
+    return {path.removeprefix("mongomem.") for path in modules}
+
+
+LAYERED = {
+    name: tree
+    for name, tree in MODULES.items()
+    if name.removeprefix("mongomem.").startswith(BELOW_THE_ENGINE) and name not in ON_LOOPS
+}
+PLANS = sorted(name for name in LAYERED if ".plans." in name and not name.endswith("__init__"))
+PURE = sorted(name for name in LAYERED if {"documents", "serde", "vectors"} & set(name.split(".")))
+PACKAGES = sorted(path.parent for path in (ROOT / "mongomem").rglob("__init__.py") if path.parent.name != "mongomem")
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=[path.name for path in PACKAGES])
+def test_a_map_names_every_file_of_its_folder(package: Path) -> None:
+    map_of_it = ast.get_docstring(ast.parse((package / "__init__.py").read_text("utf-8"))) or ""
+    files = {path.stem for path in package.glob("*.py")} - {"__init__"}
+    folders = {f"{path.name}/" for path in package.iterdir() if (path / "__init__.py").exists()}
+    assert {name for name in files | folders if not re.search(rf"\b{name}(?![\w])", map_of_it)} == set()
+    assert len(files) <= FOLDER_FILES
+
+
+@pytest.mark.parametrize("rule", MAY_IMPORT)
+def test_folders_import_what_they_may(rule: str) -> None:
+    own = [name for name in MODULES if inside(name.removeprefix("mongomem."), [rule])]
+    assert own
+    allowed = MAY_IMPORT[rule] | COMMON
+    wrong = {(name, path) for name in own for path in own_imports(MODULES[name]) if not inside(path, allowed)}
+    assert wrong == set()
+
+
+def test_every_folder_has_its_rule() -> None:
+    free = {"mongomem.__init__", "mongomem.checkpoint.__init__", "mongomem.store.__init__", "mongomem.testing"}
+    ruled = {name for name in MODULES if inside(name.removeprefix("mongomem."), [*MAY_IMPORT, *COMMON])}
+    assert set(MODULES) - ruled == free
+
+
+def test_no_module_imports_itself_by_way_of_another() -> None:
+    graph = {name.removeprefix("mongomem."): own_imports(tree) for name, tree in MODULES.items()}
+    waiting = {name: paths & set(graph) for name, paths in graph.items()}
+    while done := {name for name, paths in waiting.items() if not paths}:
+        waiting = {name: paths - done for name, paths in waiting.items() if name not in done}
+    assert waiting == {}
+
+
+def test_modules_are_short() -> None:
+    lines = {path: len(path.read_text("utf-8").splitlines()) for path in (ROOT / "mongomem").rglob("*.py")}
+    assert {path.name: count for path, count in lines.items() if count > MODULE_LINES} == {}
+
+
+def test_functions_are_short() -> None:
+    bodies = {f"{name}:{f.name}": body_lines(f) for name, tree in MODULES.items() for f in functions(tree)}
+    assert {name: count for name, count in bodies.items() if count > BODY_LINES} == {}
+    assert quantiles(bodies.values(), n=10)[-1] <= BODY_LINES_P90
+
+
+@pytest.mark.parametrize("name", LAYERED)
+def test_no_client_no_loop_no_thread_below_the_engine(name: str) -> None:
+    found = imported(MODULES[name])
+    clients = ("pymongo.MongoClient", "pymongo.AsyncMongoClient", "pymongo.synchronous", "pymongo.asynchronous")
+    assert not is_from(found, (*clients, "asyncio", "concurrent"))
+    assert "threading" not in found
+    assert name in LOCKED or not is_from(found, ("mongomem.engine.locks",))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_lock_is_made_anew_in_a_forked_child(name: str) -> None:
+    """Nobody makes one but `mongomem.engine.locks`, which does that."""
+    calls = {ast.unparse(node.func) for node in ast.walk(MODULES[name]) if isinstance(node, ast.Call)}
+    assert not calls & {f"threading.{kind}" for kind in ("Lock", "RLock", "Condition", "Semaphore", "Event", "Barrier")}
+
+
+@pytest.mark.parametrize("name", [*PLANS, *PURE])
+def test_time_and_randomness_are_inputs(name: str) -> None:
+    """Whatever a context does not tell, a plan that is run again would decide otherwise."""
+    assert not is_from(imported(MODULES[name]), ("time", "random", "secrets", "os.urandom", "mongomem.engine.clock"))
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_pure_modules_await_nothing(name: str) -> None:
+    assert not [node for node in ast.walk(MODULES[name]) if isinstance(node, (ast.AsyncFunctionDef, ast.Await))]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_await_only(name: str) -> None:
+    """A plan awaits commands and plans. There is no loop to wait on: no ``async for``, no ``async with``."""
+    assert not [node for node in ast.walk(MODULES[name]) if isinstance(node, (ast.AsyncFor, ast.AsyncWith))]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_module_is_named_by_a_gerund(name: str) -> None:
+    assert not name.endswith("ing") or name == "mongomem.testing"
+
+
+def public_methods(cls: type) -> set[str]:
+    """Return the methods that this package defines on a class."""
+    methods = inspect.getmembers(cls, callable)
+    return {name for name, method in methods if name[0] != "_" and method.__module__.startswith("mongomem")}
+
+
+def parameters(method: Any) -> list[inspect.Parameter]:
+    return list(inspect.signature(method).parameters.values())
+
+
+@pytest.mark.parametrize("cls", [MongoSaver, MongoStore, MongoMemory])
+def test_sync_and_async_are_twins(cls: type) -> None:
+    names = public_methods(cls)
+    asynchronous = {name for name in names if name[1:] in names and name[0] == "a"}
+    assert {f"a{name}" for name in names - asynchronous - WITHOUT_TWIN} == asynchronous
+    for twin in asynchronous:
+        assert parameters(getattr(cls, twin)) == parameters(getattr(cls, twin[1:])), twin

@@ -1,0 +1,150 @@
+"""Cutting values: whatever is cut joins again, and what did not change is not stored again."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mongomem.checkpoint.serde.chunks import (
+    HEAD_BYTES,
+    LARGE,
+    NO_PARENT_CHUNKS,
+    ChunkedValue,
+    ParentChunks,
+    chunk_value,
+    fits,
+    inline_value,
+    split,
+)
+
+NOISE = random.Random(1)
+
+
+def joined(stored: ChunkedValue, chunks: dict[bytes, bytes]) -> bytes:
+    """Put a value together from its document and the chunks there are."""
+    lowest, *rest = stored.stored.names or (b"",)
+    for names in rest:
+        lowest = b"".join([chunks[name] for name in split(lowest)]) + names
+    return stored.stored.whole([chunks[name] for name in split(lowest)])
+
+
+def stored_one_after_the_other(values: list[bytes], key: bytes = b"") -> list[int]:
+    """Cut each value on the one before, check that all of them join, and return the bytes each one added."""
+    chunks: dict[bytes, bytes] = {}
+    known, cuts, added = NO_PARENT_CHUNKS, [], []
+    for value in values:
+        made = chunk_value("t", value, key, known)
+        assert made.chunks.keys() <= made.known.names | chunks.keys()
+        added.append(sum(len(piece) for name, piece in made.chunks.items() if name not in chunks))
+        chunks |= made.chunks
+        known = made.known
+        cuts.append(made)
+    assert [joined(made, chunks) for made in cuts] == values
+    return added
+
+
+pieces = st.one_of(
+    st.binary(max_size=40),
+    st.builds(lambda text, times: text * times, st.binary(min_size=1, max_size=8), st.integers(0, 9000)),
+    st.builds(lambda seed, size: random.Random(seed).randbytes(size), st.integers(0, 5), st.integers(0, 90_000)),
+)
+bodies = st.lists(pieces, max_size=4).map(b"".join)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(bodies, min_size=1, max_size=4), st.sampled_from([b"", b"secret" * 5]))
+def test_whatever_is_cut_joins_again(values: list[bytes], key: bytes) -> None:
+    stored_one_after_the_other(values, key)
+
+
+@settings(deadline=None, max_examples=60)
+@given(bodies, st.integers(0, 200_000), st.integers(0, 5000), pieces)
+def test_whatever_is_edited_joins_again(value: bytes, at: int, length: int, put: bytes) -> None:
+    edited = value[:at] + put + value[at + length :]
+    stored_one_after_the_other([value, edited, value, edited + put])
+
+
+@pytest.mark.parametrize("size", [*range(HEAD_BYTES + 3), 255, 256, 257, 1024, 4096, 4097, LARGE, LARGE * 4, 300_000])
+def test_every_size_joins_again(size: int) -> None:
+    stored_one_after_the_other([NOISE.randbytes(size), NOISE.randbytes(size), b"\0" * size])
+
+
+def messages(count: int) -> list[bytes]:
+    return [NOISE.randbytes(1200) for _ in range(count)]
+
+
+def listed(parts: list[bytes]) -> bytes:
+    """Write a list as msgpack does: its length stands at the front."""
+    return b"\xdc" + len(parts).to_bytes(2, "big") + b"".join(parts)
+
+
+def test_appending_costs_what_is_appended() -> None:
+    parts = messages(400)
+    added = stored_one_after_the_other([listed(parts[:count]) for count in range(300, 401)])
+    # Each message is stored once small and once more when its region has come to rest; names come on top.
+    assert sum(added[1:]) < 3 * 100 * 1200
+
+
+def test_trimming_the_head_costs_about_what_is_trimmed() -> None:
+    parts = messages(400)
+    added = stored_one_after_the_other([listed(parts[count : 200 + count]) for count in range(100)])
+    # Appended small, at rest large, and small again when it reaches the head: about four times, with names.
+    assert sum(added[1:]) < 6 * 100 * 1200
+
+
+def test_editing_the_middle_costs_a_region_at_most() -> None:
+    parts = messages(300)
+    edited = [*parts[:150], b"changed" + parts[150][7:], *parts[151:]]
+    first, second, third = stored_one_after_the_other([listed(parts), listed(parts), listed(edited)])
+    assert second < first / 10
+    assert third < 2 * 4 * LARGE
+
+
+def test_a_long_value_that_shares_nothing_is_few_chunks() -> None:
+    made = chunk_value("t", NOISE.randbytes(2_000_000), b"")
+    assert len(made.chunks) < 2_000_000 / LARGE * 1.2
+    assert len(made.stored.names[0]) <= 512
+
+
+def test_names_under_another_key_are_others() -> None:
+    data = NOISE.randbytes(50_000)
+    assert not chunk_value("t", data, b"a").known.names & chunk_value("t", data, b"b").known.names
+    assert chunk_value("t", data, b"a") == chunk_value("t", data, b"a")
+
+
+def test_known_regions_are_found_without_their_content() -> None:
+    data = NOISE.randbytes(200_000)
+    first = chunk_value("t", data, b"")
+    again = chunk_value("t", data + b"more", b"", ParentChunks(first.known.names))
+    assert all(name not in first.known.names for name in again.chunks)
+    assert sum(map(len, again.chunks.values())) < 4096
+
+
+def test_inline_is_the_value_itself() -> None:
+    assert joined(inline_value("t", b"short"), {}) == b"short"
+    assert inline_value("t", b"").stored.size == 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kept"),
+    [
+        ([], []),
+        ([100, 200], [True, True]),
+        ([3000, 100], [False, True]),
+        ([2000, 2000, 100], [True, False, True]),
+        ([2048, 2049], [True, False]),
+    ],
+)
+def test_the_smallest_stay_inline(sizes: list[int], kept: list[bool]) -> None:
+    assert fits(sizes, 2048, 4000) == kept
+
+
+def test_growth_is_linear() -> None:
+    parts = messages(200)
+    added = stored_one_after_the_other([listed(parts[:count]) for count in range(1, 201)])
+    halves = [sum(added[:100]), sum(added[100:])]
+    assert max(later / earlier for earlier, later in pairwise(halves)) < 1.6

@@ -86,4 +86,4 @@ def _counted(counter: CommandCounter, step: Callable[[], Any]) -> int:
 
 def _levels(opened: Opened) -> int:
     newest = opened.database["mongomem_checkpoints"].find_one({"thread_id": "counted"}, sort=[("checkpoint_id", -1)])
-    return max((len(value.get("chunks", [])) for value in newest.get("channels", [])), default=0)
+    return max((len(value.get("chunks", [])) for value in (newest or {}).get("channels", [])), default=0)

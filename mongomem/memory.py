@@ -40,6 +40,17 @@ SHARED_OPTIONS = frozenset({"db_name", "collection_prefix", "auto_setup"})
 """What saver and store have in common: an option of the memory, so that it is of both."""
 
 
+def _held(name: str, given: object, **own: Any) -> dict[str, Any]:
+    """Return the options of a saver or a store: those of the memory, and those that are given by themselves."""
+    return {**own, **checked_options(name, given, HELD_OPTIONS[name], SHARED_OPTIONS)}
+
+
+def _checked_namespace_function(given: Callable[[str], tuple[str, ...]]) -> Callable[[str], tuple[str, ...]]:
+    if not callable(given):
+        raise ConfigurationError(f"user_namespace must be a function of a user id, not {shown(given)}")
+    return given
+
+
 class MongoMemory:
     """A saver and a store on one client and one database.
 
@@ -82,16 +93,12 @@ class MongoMemory:
         self._client = client
         self._owns_client = False
         (self._user_key,) = checked_keys("user_key", (user_key,))
-        if not callable(user_namespace):
-            raise ConfigurationError(f"user_namespace must be a function of a user id, not {shown(user_namespace)}")
-        self._user_namespace = user_namespace
+        self._user_namespace = _checked_namespace_function(user_namespace)
         shared: dict[str, Any] = {"collection_prefix": collection_prefix, "auto_setup": auto_setup}
-        own_saver: dict[str, Any] = {"serde": serde, "ttl": thread_ttl}
-        own_saver |= checked_options("saver_options", saver_options, MongoSaver, SHARED_OPTIONS)
+        own_saver = _held("saver_options", saver_options, serde=serde, ttl=thread_ttl)
         others = checked_keys("metadata_indexes", own_saver.get("metadata_indexes", ()))
         own_saver["metadata_indexes"] = (user_key, *others)
-        own_store: dict[str, Any] = {"index": index, "ttl": ttl}
-        own_store |= checked_options("store_options", store_options, MongoStore, SHARED_OPTIONS)
+        own_store = _held("store_options", store_options, index=index, ttl=ttl)
         self.saver = MongoSaver(client, db_name, **shared, **own_saver)
         self.store = MongoStore(client, db_name, **shared, **own_store)
         self._runners = self.saver._runners

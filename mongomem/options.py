@@ -65,13 +65,8 @@ def checked_options(name: str, options: object, made: Callable[..., Any], withou
     """
     if options is None:
         return {}
-    if not isinstance(options, Mapping):
-        raise ConfigurationError(f"{name} must be a mapping of options, not {shown(options)}")
+    given = _read(name, options)
     own = [one for one in names_of(made) if one not in without]
-    try:
-        given = {**options}
-    except Exception as error:  # whatever a class of the caller does
-        raise ConfigurationError(f"{name} must be a mapping that can be read, not {shown(options)}") from error
     found: dict[str, Any] = {}
     for option, value in given.items():
         text = str.__str__(option) if isinstance(option, str) else shown(option)
@@ -79,3 +74,12 @@ def checked_options(name: str, options: object, made: Callable[..., Any], withou
             raise ConfigurationError(unknown_option(name, text[:80], own, {}))
         found[text] = value
     return found
+
+
+def _read(name: str, options: object) -> dict[object, Any]:
+    if not isinstance(options, Mapping):
+        raise ConfigurationError(f"{name} must be a mapping of options, not {shown(options)}")
+    try:
+        return {**options}
+    except Exception as error:  # whatever a class of the caller does
+        raise ConfigurationError(f"{name} must be a mapping that can be read, not {shown(options)}") from error

@@ -24,6 +24,9 @@ MODULES = {
 
 MODULE_LINES, BODY_LINES, BODY_LINES_P90 = 400, 40, 25
 
+BODY_NODES, BODY_NODES_P90 = 125, 80
+"""Statements and expressions of a function: short by saying little, and not by saying it densely."""
+
 FOLDER_FILES = 12
 """Modules of a folder, beside the map of it."""
 
@@ -92,6 +95,12 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Count the lines from the first statement behind the docstring to the last."""
     body = function.body[1:] if ast.get_docstring(function) else function.body
     return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def body_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count the statements and expressions behind the docstring."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return sum(isinstance(node, (ast.stmt, ast.expr)) for part in body for node in ast.walk(part))
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -174,6 +183,12 @@ def test_functions_are_short() -> None:
     bodies = {f"{name}:{f.name}": body_lines(f) for name, tree in MODULES.items() for f in functions(tree)}
     assert {name: count for name, count in bodies.items() if count > BODY_LINES} == {}
     assert quantiles(bodies.values(), n=10)[-1] <= BODY_LINES_P90
+
+
+def test_functions_are_not_dense() -> None:
+    bodies = {f"{name}:{f.name}": body_nodes(f) for name, tree in MODULES.items() for f in functions(tree)}
+    assert {name: count for name, count in bodies.items() if count > BODY_NODES} == {}
+    assert quantiles(bodies.values(), n=10)[-1] <= BODY_NODES_P90
 
 
 @pytest.mark.parametrize("name", LAYERED)

@@ -104,9 +104,7 @@ def _status(error: BaseException) -> int | None:
     """Read the HTTP status: clients put it on the error, on its response (botocore: a dict), or only into words."""
     response = _attribute(error, "response")
     if isinstance(response, dict):
-        metadata = response.get("ResponseMetadata")
-        told: Any = metadata.get("HTTPStatusCode") if isinstance(metadata, dict) else None
-        return told if isinstance(told, int) else None
+        return _status_of_botocore(response)
     for holder, names in ((error, ("status_code", "http_status", "status", "code")), (response, ("status_code",))):
         for name in names:
             value = _attribute(holder, name)
@@ -114,6 +112,12 @@ def _status(error: BaseException) -> int | None:
                 return int(value)
     found = _STATUS.search(_words(error))
     return int(found[1]) if found else None
+
+
+def _status_of_botocore(response: dict[Any, Any]) -> int | None:
+    metadata = response.get("ResponseMetadata")
+    told: Any = metadata.get("HTTPStatusCode") if isinstance(metadata, dict) else None
+    return told if isinstance(told, int) else None
 
 
 def _words(error: BaseException) -> str:

@@ -115,14 +115,7 @@ class Embedder(ABC):
         return answers[0] if len(answers) == 1 else np.concatenate(answers)
 
     def _checked(self, answer: Iterable[Any], count: int) -> Vectors:
-        try:
-            with np.errstate(over="ignore"):  # beyond float32 is infinite, which is refused below
-                vectors = [_numbers(vector) for vector in islice(answer, count + 1)]
-        except Exception as error:  # of numpy, or of whatever an embedder answers with
-            raise InvalidInputError(f"{self.fingerprint} must answer with one vector of numbers per text") from error
-        if len(vectors) != count:
-            got = f"{len(vectors)} vectors" + (" or more" if len(vectors) > count else "")
-            raise InvalidInputError(f"{self.fingerprint} answered {count} texts with {got}")
+        vectors = self._one_each(answer, count)
         expected = vectors[0].size if self.dims is None else self.dims
         for vector in vectors:
             self._check_size(vector, expected)
@@ -130,6 +123,18 @@ class Embedder(ABC):
         if not (np.abs(matrix) < LARGEST).all():  # which NaN is not
             raise InvalidInputError(f"{self.fingerprint} answered with NaN or infinity, or {LARGEST:.0e} and more")
         return matrix
+
+    def _one_each(self, answer: Iterable[Any], count: int) -> list[Vectors]:
+        """Read as many vectors as there were texts, and one more at most: an answer may have no end."""
+        try:
+            with np.errstate(over="ignore"):  # beyond float32 is infinite, which `_checked` refuses
+                vectors = [_numbers(vector) for vector in islice(answer, count + 1)]
+        except Exception as error:  # of numpy, or of whatever an embedder answers with
+            raise InvalidInputError(f"{self.fingerprint} must answer with one vector of numbers per text") from error
+        if len(vectors) != count:
+            got = f"{len(vectors)} vectors" + (" or more" if len(vectors) > count else "")
+            raise InvalidInputError(f"{self.fingerprint} answered {count} texts with {got}")
+        return vectors
 
     def _check_size(self, vector: Vectors, expected: int) -> None:
         if vector.shape != (expected,) or not expected:

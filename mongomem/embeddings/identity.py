@@ -145,15 +145,16 @@ def _embeddings(embeddings: Embeddings, depth: int) -> Named:
     settings, kind = settings_of(embeddings), type(embeddings).__name__
     if kind == TRANSPARENT and "underlying_embeddings" in settings:
         return _named(settings["underlying_embeddings"], depth + 1)
-    first = next(filter(_is_told, (settings.get(name) for name in FIRST_SETTINGS)), None)
+    first = _first_model(settings)
     if first is None:
         return _with(f"langchain:{kind}", settings, depth, containers=True)
     others = {name: value for name, value in settings.items() if name not in MODEL_SETTINGS or value != first}
     return _with(f"langchain:{kind}", others, depth, front=written(first), containers=True)
 
 
-def _is_told(model: Any) -> bool:
-    return isinstance(model, str) and bool(model.strip())
+def _first_model(settings: Mapping[str, Any]) -> str | None:
+    models = (settings.get(name) for name in FIRST_SETTINGS)
+    return next((model for model in models if isinstance(model, str) and model.strip()), None)
 
 
 def _function(function: FunctionType, depth: int, bound: Mapping[str, Any] | None = None) -> Named:
@@ -237,10 +238,14 @@ def _with(
     for name in sorted(named, key=lambda name: (named[name] is None, name)):
         held.add(name.lstrip("_"), settings[name], named[name])
     if (held.nameless or len(settings) > MOST_SETTINGS) and not held.tells:
-        listed = " and ".join(list(held.nameless)[:3]) or "too much"
-        raise _NamelessError(f"{head.partition(':')[2]} holds {listed}, which tells no model")
-    listed = ", ".join([*([] if front is None else [front]), *held.texts])
+        raise _nameless(head, held)
+    listed = ", ".join(held.texts if front is None else [front, *held.texts])
     return Named(f"{head}({listed})" if listed else head, held.tells)
+
+
+def _nameless(head: str, held: _Held) -> _NamelessError:
+    listed = " and ".join(list(held.nameless)[:3]) or "too much"
+    return _NamelessError(f"{head.partition(':')[2]} holds {listed}, which tells no model")
 
 
 def _told(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -309,12 +314,16 @@ def _former(embed: Any) -> tuple[str, ...]:
     if type(embed) is EmbeddingsLambda:
         return _former(_function_of(embed))
     if isinstance(embed, Embeddings):
-        names = (getattr(embed, setting, None) for setting in FIRST_SETTINGS)
-        model = next((f"({name})" for name in names if isinstance(name, str) and name), "")
-        return (f"langchain:{type(embed).__name__}{model}",)
+        return (_former_of_embeddings(embed),)
     named = embed
     while isinstance(named, partial):
         named = named.func
     if not hasattr(named, "__qualname__"):
         named = type(named)
     return tuple(f"function:{module}.{named.__qualname__}" for module in (named.__module__, "__main__"))
+
+
+def _former_of_embeddings(embeddings: Embeddings) -> str:
+    names = (getattr(embeddings, setting, None) for setting in FIRST_SETTINGS)
+    model = next((f"({name})" for name in names if isinstance(name, str) and name), "")
+    return f"langchain:{type(embeddings).__name__}{model}"

@@ -108,8 +108,7 @@ def written(value: Any, *, containers: bool = False) -> str | None:
     if value is None or isinstance(value, (bool, int, float)):
         return _number(value)
     if containers and isinstance(value, Mapping):
-        kept = {name: each for name, each in value.items() if isinstance(name, str) and not is_aside(name, each)}
-        return _listed([(f"{name}:", kept[name]) for name in sorted(kept)], "{}")
+        return _listed([(f"{name}:", each) for name, each in _kept(value)], "{}")
     if isinstance(value, tuple) or (containers and isinstance(value, list)):
         return _listed([("", each) for each in value], "[]")
     return None
@@ -164,6 +163,12 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 def _wraps(value: Any) -> bool:
     return isinstance(value, Embeddings)
+
+
+def _kept(settings: Mapping[Any, Any]) -> list[tuple[str, Any]]:
+    """Choose the settings in a mapping that are in names, in the order of theirs."""
+    kept = {name: each for name, each in settings.items() if isinstance(name, str) and not is_aside(name, each)}
+    return [(name, kept[name]) for name in sorted(kept)]
 
 
 def _listed(named: list[tuple[str, Any]], brackets: str) -> str | None:

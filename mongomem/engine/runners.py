@@ -276,8 +276,7 @@ def runners_for(client: Any, db_name: str | None, concerns: Concerns | None) -> 
     if type(client).__module__.startswith("mongomock") and not isinstance(client, type):
         from mongomem.engine.mongomock import MongomockDatabase
 
-        database: Any = MongomockDatabase(client[database_name_of(client, db_name)])
-        return Runners(BlockingRunner(database), ThreadedRunner(database))
+        return _blocking(MongomockDatabase(client[database_name_of(client, db_name)]))
     if not isinstance(client, MongoClient | AsyncMongoClient):
         raise ConfigurationError(
             f"client must be a pymongo.MongoClient, a pymongo.AsyncMongoClient or a mongomock.MongoClient, "
@@ -285,8 +284,16 @@ def runners_for(client: Any, db_name: str | None, concerns: Concerns | None) -> 
         )
     database = _database(client, database_name_of(client, db_name), concerns or Concerns())
     introductions.of(client)
-    if isinstance(client, MongoClient):
-        return Runners(BlockingRunner(database), ThreadedRunner(database))
+    return _blocking(database) if isinstance(client, MongoClient) else _awaiting(client, database)
+
+
+def _blocking(database: Any) -> Runners:
+    """Pair the runners of a client whose calls block."""
+    return Runners(BlockingRunner(database), ThreadedRunner(database))
+
+
+def _awaiting(client: Any, database: Any) -> Runners:
+    """Pair the runners of an ``AsyncMongoClient``, which share what is known of its event loop."""
     loop = loops.loops_of_clients.of(client)
     loop.meet()
     awaiting = AwaitingRunner(database, loop)

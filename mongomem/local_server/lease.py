@@ -86,15 +86,7 @@ def launch(order: LaunchRequest) -> Lease:
     Raises:
         MongodExitedError: It did not come up; mongod.log or supervisor.log in the node directory tells why.
     """
-    with open(Path(order.node) / SUPERVISOR_LOG, "wb", opener=own_file) as log:
-        supervisor = subprocess.Popen(  # noqa: S603 - this Python, this package
-            [sys.executable, "-I", "-S", "-c", _SCRIPT, json.dumps(asdict(order)), str(Path(__file__).parents[1])],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            cwd=tempfile.gettempdir(),
-            **_detached(),
-        )
+    supervisor = _start_supervisor(order)
     # It may end long before this process, or after: reaped by a thread, it leaves no zombie and no warning.
     threading.Thread(target=supervisor.wait, name="mongomem-supervisor", daemon=True).start()
     with cast("IO[bytes]", supervisor.stdout) as stdout:
@@ -103,6 +95,19 @@ def launch(order: LaunchRequest) -> Lease:
         raise MongodExitedError(None)
     greeting = json.loads(line)
     return _enter(greeting["control"], greeting["token"], order.timeout + GREETING_TIMEOUT)
+
+
+def _start_supervisor(order: LaunchRequest) -> subprocess.Popen[bytes]:
+    """Start a supervisor, which prints how to reach it and writes its errors to supervisor.log."""
+    with open(Path(order.node) / SUPERVISOR_LOG, "wb", opener=own_file) as log:
+        return subprocess.Popen(  # noqa: S603 - this Python, this package
+            [sys.executable, "-I", "-S", "-c", _SCRIPT, json.dumps(asdict(order)), str(Path(__file__).parents[1])],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=tempfile.gettempdir(),
+            **_detached(),
+        )
 
 
 def _detached() -> dict[str, Any]:

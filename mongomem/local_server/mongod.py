@@ -112,14 +112,16 @@ def explain_exit(code: int | None, binary: Path, log: Path) -> str:
     """Say in one sentence why mongod did not start and what to do, followed by the lines of its log that matter."""
     lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
     complaints = [line for line in lines if line.strip() and not _INFORMATION.match(line)]
-    text = "\n".join(complaints)
-    if code == _ILLEGAL_INSTRUCTION:
-        advice = f"this processor lacks AVX, which mongod 5.0 and newer needs: use mongod 4.4, {_ELSEWHERE}"
-    else:
-        advice = next((cause.advice for cause in _CAUSES if cause.pattern.search(text)), "see its log")
+    advice = _advice(code, "\n".join(complaints))
     how = "did not become ready" if code is None else f"ended with exit code {code}"
     shown = [f"    {_readable(line)[:400]}" for line in (complaints or lines)[-_LINES_SHOWN:]]
     return "\n".join([f"{binary} {how}: {advice}", *shown, f"(the whole log: {log})"])
+
+
+def _advice(code: int | None, text: str) -> str:
+    if code == _ILLEGAL_INSTRUCTION:
+        return f"this processor lacks AVX, which mongod 5.0 and newer needs: use mongod 4.4, {_ELSEWHERE}"
+    return next((cause.advice for cause in _CAUSES if cause.pattern.search(text)), "see its log")
 
 
 def _readable(line: str) -> str:

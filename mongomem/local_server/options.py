@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from mongomem.arguments import LARGEST_NUMBER, checked_number, shown
 from mongomem.errors import ConfigurationError
@@ -28,17 +29,23 @@ def checked_path(name: str, value: object) -> Path | None:
         return None
     if not isinstance(value, str | os.PathLike):
         raise ConfigurationError(f"{name} must be a path, not {shown(value)}")
+    text = _text_of_path(name, value)
     try:
-        text = os.fspath(value)
+        return Path(text).expanduser().absolute()
+    except (OSError, RuntimeError) as error:  # no such user's home; a working directory that was deleted
+        raise ConfigurationError(f"{name} cannot be made absolute: {shown(text)} ({error})") from None
+
+
+def _text_of_path(name: str, value: str | os.PathLike[Any]) -> str:
+    """Return a path as text that a system may take for one."""
+    try:
+        text: Any = os.fspath(value)
         encoded = os.fsencode(text) if isinstance(text, str) else b""
     except Exception as error:  # whatever a __fspath__ does; a surrogate
         raise ConfigurationError(f"{name} is no path: {shown(value)} ({type(error).__name__})") from None
     if not encoded or not isinstance(text, str) or "\0" in text or len(encoded) > _LONGEST_PATH:
         raise ConfigurationError(f"{name} must be a path of 1 to {_LONGEST_PATH} characters, not {shown(text)}")
-    try:
-        return Path(text).expanduser().absolute()
-    except (OSError, RuntimeError) as error:  # no such user's home; a working directory that was deleted
-        raise ConfigurationError(f"{name} cannot be made absolute: {shown(text)} ({error})") from None
+    return text
 
 
 def checked_span(name: str, value: object, *, least: float, most: float) -> float:

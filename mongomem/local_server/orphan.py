@@ -39,6 +39,11 @@ def end_orphan(node: Path, credentials: Credentials) -> None:
         deadline += STOP_GRACE
         with contextlib.suppress(PyMongoError), connect(state["port"], _ANSWER_TIMEOUT, credentials.of_system()) as it:
             it.admin.command("shutdown", force=True)
+    _await_end(node, pid, deadline)
+
+
+def _await_end(node: Path, pid: int | None, deadline: float) -> None:
+    """Wait until no process holds the files of a node, which the one with this pid does now."""
     while pid is not None:
         if time.monotonic() > deadline:
             raise LocalServerError(

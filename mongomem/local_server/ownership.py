@@ -80,9 +80,8 @@ else:
             if links > _MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
             _check_owner(step, status, _trusted_users())
-            target = step.readlink()
-            at = Path(target.anchor) if target.anchor else at
-            ahead = [*(part for part in target.parts if part != target.anchor), *ahead]
+            at, way = _way_of_link(step, at)
+            ahead = [*way, *ahead]
         _check_data_directory(at)
         return at
 
@@ -172,6 +171,12 @@ else:
         _check_owner(directory, status, _trusted_users())
         if not status.st_mode & stat.S_ISVTX:
             _check_writers(directory, status)
+
+    def _way_of_link(link: Path, at: Path) -> tuple[Path, list[str]]:
+        """Read where a link in a directory leads: from the root or that directory on, and the way from there."""
+        target = link.readlink()
+        start = Path(target.anchor) if target.anchor else at
+        return start, [part for part in target.parts if part != target.anchor]
 
     def _check_data_directory(directory: Path) -> None:
         status = directory.lstat()

@@ -246,6 +246,15 @@ class LocalServer(Guarded):
     def _launch(self, node: Path, binary: Path, credentials: Credentials) -> Lease:
         check_tree(node)
         end_orphan(node, credentials)
+        command = self._command(node, binary, credentials)
+        discard = str(node.parent) if self._throw_away else None
+        try:
+            return launch(LaunchRequest(str(node), command, self._start_timeout, discard))
+        except MongodExitedError as error:
+            raise _explained(error, node, binary) from None
+
+    def _command(self, node: Path, binary: Path, credentials: Credentials) -> list[str]:
+        """Build the command that starts the mongod of a node, but for its port."""
         command = [str(binary), "--replSet", NAME, "--bind_ip", HOST, "--dbpath", str(node / DATA), "--quiet"]
         command += ["--wiredTigerCacheSizeGB", str(self._cache_gb), "--oplogSize", str(_OPLOG_MB)]
         command += ["--wiredTigerEngineConfigString", _ENGINE, "--keyFile", str(credentials.key_file)]
@@ -253,11 +262,7 @@ class LocalServer(Guarded):
             command.append("--nounixsocket")  # it would outlive a kill -9, in /tmp
         for name, value in self._parameters.items():
             command += ["--setParameter", f"{name}={value}"]
-        discard = str(node.parent) if self._throw_away else None
-        try:
-            return launch(LaunchRequest(str(node), command, self._start_timeout, discard))
-        except MongodExitedError as error:
-            raise _explained(error, node, binary) from None
+        return command
 
 
 def _temporary_directory() -> Path:

@@ -152,23 +152,37 @@ def _supervise(order: LaunchRequest) -> bool:
         control = listener.getsockname()[1]
         print(json.dumps({"control": control, "token": token}), flush=True)
         first = _first_user(listener, token)
-        try:
-            mongod, port = start_mongod(order.command, node, order.timeout)
-        except NotStartedError as error:
-            first.sendall(json.dumps({"exit": error.code}).encode() + b"\n")
-            raise
+        mongod, port = _start(order, node, first)
         try:
             write_state(node, State(control=control, token=token, port=port, pid=mongod.pid))
-            users = _Users(mongod, token, json.dumps({"port": port, "pid": mongod.pid}).encode() + b"\n")
-            users.enter(first)
-            threading.Thread(target=users.serve, args=(first,), daemon=True).start()
-            threading.Thread(target=users.admit_all, args=(listener,), daemon=True).start()
+            users = _Users(mongod, token, _line(port=port, pid=mongod.pid))
+            _let_in(users, first, listener)
             mongod.wait()
             if order.discard is not None:
                 users.await_leaving()
             return users.come_back
         finally:
             end_mongod(mongod)
+
+
+def _start(order: LaunchRequest, node: Path, first: socket.socket) -> tuple[subprocess.Popen[bytes], int]:
+    """Start mongod; where it does not start, tell that the first user."""
+    try:
+        return start_mongod(order.command, node, order.timeout)
+    except NotStartedError as error:
+        first.sendall(_line(exit=error.code))
+        raise
+
+
+def _let_in(users: _Users, first: socket.socket, listener: socket.socket) -> None:
+    """Count the first user, then serve that one and accept others, in threads of their own."""
+    users.enter(first)
+    threading.Thread(target=users.serve, args=(first,), daemon=True).start()
+    threading.Thread(target=users.admit_all, args=(listener,), daemon=True).start()
+
+
+def _line(**answer: int | None) -> bytes:
+    return json.dumps(answer).encode() + b"\n"
 
 
 def _discard(order: LaunchRequest) -> None:

@@ -6,7 +6,7 @@ The rows stand where the documents they serve are described (`mongomem.checkpoin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -79,21 +79,23 @@ async def ensure_indexes(indexes: Sequence[Index]) -> None:
             is in its place.
     """
     for collection, rows in groupby(sorted(indexes, key=lambda row: row.collection), key=lambda row: row.collection):
-        found = await read_indexes(collection)
-        there = None if found is None else {document["name"]: document for document in found}
-        missing = [row for row in rows if there is None or not row.is_made(there.get(row.name))]
-        try:
-            await _make(collection, missing, there or {})
-        except OperationFailure as error:
-            if error.code in CONFLICTS:
-                raise _conflict(collection, error) from None
-            if error.code not in UNAUTHORIZED:
-                raise
-            absent = missing if there is not None else await _absent(collection, missing)
-            if absent:
-                what = f"{collection} lacks indexes: {', '.join(row.name for row in absent)}"
-                right = "createIndex (or listIndexes)" if there is None else "createIndex"
-                raise _missing_right(what, right, error) from None
+        await _ensure(collection, rows)
+
+
+async def _ensure(collection: str, rows: Iterable[Index]) -> None:
+    found = await read_indexes(collection)
+    there = None if found is None else {document["name"]: document for document in found}
+    missing = [row for row in rows if there is None or not row.is_made(there.get(row.name))]
+    try:
+        await _make(collection, missing, there or {})
+    except OperationFailure as error:
+        if error.code in CONFLICTS:
+            raise _conflict(collection, error) from None
+        if error.code not in UNAUTHORIZED:
+            raise
+        absent = missing if there is not None else await _absent(collection, missing)
+        if absent:
+            raise _lacking(collection, absent, error, may_list=there is not None) from None
 
 
 async def read_indexes(collection: str) -> list[Document] | None:
@@ -158,6 +160,13 @@ def _missing_right(what: str, right: str, error: OperationFailure) -> Configurat
         f"createIndex, dbAdmin also collMod), or let an administrator call setup() with the same options, and pass "
         f"auto_setup=False here. The server says: {shown(_said(error))}"
     )
+
+
+def _lacking(
+    collection: str, absent: Iterable[Index], error: OperationFailure, *, may_list: bool
+) -> ConfigurationError:
+    what = f"{collection} lacks indexes: {', '.join(row.name for row in absent)}"
+    return _missing_right(what, "createIndex" if may_list else "createIndex (or listIndexes)", error)
 
 
 def _conflict(collection: str, error: OperationFailure) -> ConfigurationError:

@@ -6,7 +6,7 @@ indexes of one refuse the documents of the other. A collection that has our inde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,18 +50,19 @@ async def check_ownership(owned: Owned) -> None:
     indexes = await read_indexes(owned.collection) or []
     if {index["name"] for index in indexes} >= set(owned.index_names):
         return
-    for index in indexes:
-        if index.get("unique") and index["name"] not in owned.index_names:
-            raise ConfigurationError(_foreign(owned, f"the unique index {index['name']!r}"))
+    _check_unique(owned, indexes)
     ends = await _ends(owned.collection)
     if foreign := [end["_id"] for end in ends if not owned.owns(end["_id"])]:
         raise ConfigurationError(_foreign(owned, f"documents whose _id is of type {type(foreign[0]).__name__}"))
     if not ends and owned.prefix == DEFAULT_PREFIX and any(owned.owns(end["_id"]) for end in await _ends(owned.name)):
-        raise ConfigurationError(
-            f"documents of mongomem stand in the collection {owned.name!r}, under the names that were the default "
-            f'before: pass collection_prefix="" to go on with them, or rename each collection of theirs to '
-            f"{DEFAULT_PREFIX}..., here {owned.collection!r}"
-        )
+        raise ConfigurationError(_former(owned))
+
+
+def _check_unique(owned: Owned, indexes: Iterable[Document]) -> None:
+    """Refuse unique indexes of somebody else: they would refuse documents of ours."""
+    for index in indexes:
+        if index.get("unique") and index["name"] not in owned.index_names:
+            raise ConfigurationError(_foreign(owned, f"the unique index {index['name']!r}"))
 
 
 async def _ends(collection: str) -> list[Document]:
@@ -77,4 +78,12 @@ def _foreign(owned: Owned, what: str) -> str:
     return (
         f"the collection {owned.collection!r} holds {what}, which are not mongomem's: another package uses it. Pass "
         f"another collection_prefix (or db_name); nothing was written"
+    )
+
+
+def _former(owned: Owned) -> str:
+    return (
+        f"documents of mongomem stand in the collection {owned.name!r}, under the names that were the default "
+        f'before: pass collection_prefix="" to go on with them, or rename each collection of theirs to '
+        f"{DEFAULT_PREFIX}..., here {owned.collection!r}"
     )

@@ -151,10 +151,7 @@ def context_for(
     Raises:
         ConfigurationError: An option is unknown, of the wrong kind, or contradicts another.
     """
-    known: dict[str, Backend] = {name: name for name in get_args(Backend)}
-    chosen = known.get(str.__str__(backend)) if isinstance(backend, str) else None
-    if chosen is None:
-        raise ConfigurationError(f"backend must be one of {get_args(Backend)}, not {shown(backend)}")
+    chosen = _checked_backend(backend)
     if not callable(clock):
         raise ConfigurationError(f"clock must be a function that tells the time, not {shown(clock)}")
     indexing = resolve_index(index)
@@ -167,3 +164,11 @@ def context_for(
         auto_setup=checked_flag("auto_setup", auto_setup, ConfigurationError),
         backend=chosen,
     )
+
+
+def _checked_backend(backend: object) -> Backend:
+    known: dict[str, Backend] = {name: name for name in get_args(Backend)}
+    chosen = known.get(str.__str__(backend)) if isinstance(backend, str) else None
+    if chosen is None:
+        raise ConfigurationError(f"backend must be one of {get_args(Backend)}, not {shown(backend)}")
+    return chosen

@@ -82,21 +82,35 @@ def all_but_newest(nodes: Iterable[CheckpointNode], keep: int, before: datetime 
 
 
 def plan_removal(nodes: Sequence[CheckpointNode], to_remove: set[CheckpointRef]) -> RemovalPlan:
-    """Decide what becomes of a thread whose `to_remove` checkpoints are to go."""
+    """Decide what becomes of a thread whose `to_remove` checkpoints are to go.
+
+    What is kept decides, and not what goes: first the subgraphs that a removed checkpoint called join it, then every
+    kept checkpoint names the ancestors that it needs, and only what is going and needed by none is removed. What was
+    hidden before is going too, so it is removed once the last that needed it is. Hidden checkpoints keep nothing
+    themselves: else a chain of them would outlive every reader. A count of its readers in each document would do
+    without the family, but a put would write to documents of others, and a removal that breaks off leave it wrong.
+    """
     by_address = {node.address: node for node in nodes}
     to_remove = _with_called(nodes, to_remove)
     kept = [node for node in nodes if node.address not in to_remove and not node.hidden]
-    needed = {ancestor for node in kept for ancestor in _needed(node, by_address, _delta_channels(nodes))}
-    going = [node.address for node in nodes if node.address in to_remove or node.hidden]
-    gone = {address for address in going if address not in needed}
+    going = {node.address: node for node in nodes if node.address in to_remove or node.hidden}
+    needed = _needed_by(kept, by_address)
+    gone, replayed = going.keys() - needed, going.keys() & needed
+    parents = _parents(kept)
     return RemovalPlan(
         removed=sorted(gone, key=_innermost_first),
-        hidden=[address for address in going if address in needed and not by_address[address].hidden],
-        orphaned=[node.address for node in kept if _parent(node) and _parent(node) not in by_address.keys() - gone],
-        with_hidden_parent=[
-            node.address for node in kept if (parent := _parent(node)) in needed and parent in set(going)
-        ],
+        hidden=[address for address in going if address in replayed and not going[address].hidden],
+        orphaned=[child for child, parent in parents.items() if parent in gone or parent not in by_address],
+        with_hidden_parent=[child for child, parent in parents.items() if parent in replayed],
     )
+
+
+def _needed_by(
+    kept: Iterable[CheckpointNode], by_address: Mapping[CheckpointRef, CheckpointNode]
+) -> set[CheckpointRef]:
+    """Return the ancestors that reading any of these checkpoints needs."""
+    delta = _delta_channels(by_address.values())
+    return {ancestor for node in kept for ancestor in _needed(node, by_address, delta)}
 
 
 def _innermost_first(address: CheckpointRef) -> tuple[int, str]:
@@ -118,7 +132,12 @@ def _parent(node: CheckpointNode) -> CheckpointRef | None:
     return node.address.at(node.parent_id) if node.parent_id else None
 
 
-def _delta_channels(nodes: Sequence[CheckpointNode]) -> Mapping[str, frozenset[str]]:
+def _parents(nodes: Iterable[CheckpointNode]) -> dict[CheckpointRef, CheckpointRef]:
+    """Return the parents of checkpoints, by the addresses of those that have one."""
+    return {node.address: parent for node in nodes if (parent := _parent(node))}
+
+
+def _delta_channels(nodes: Iterable[CheckpointNode]) -> Mapping[str, frozenset[str]]:
     """Return the channels that are rebuilt, by namespace: whatever any checkpoint there has counted."""
     found: dict[str, frozenset[str]] = {}
     for node in nodes:

@@ -107,22 +107,28 @@ def decode_checkpoint(document: Document, codec: ValueSerializer) -> StoredCheck
         opened = codec.open(read_field(document, "content", dict))
         body, *values = read_values([read_field(document, "body", dict), *described], opened.content)
         channels = [read_field(fields, "channel", str) for fields in described]
-        record = StoredCheckpoint(
-            address,
-            _optional(document, "parent_checkpoint_id"),
-            read_epoch(document),
-            body,
-            dict(zip(channels, values, strict=True)),
-            read_time(document, "touched_at"),
-            read_time(document, "created_at"),
-            _flag(document, "sends_in_parent"),
-            _flag(document, "parent_is_hidden"),
-            _flag(document, "hidden"),
-        )
+        record = _record(document, address, body, dict(zip(channels, values, strict=True)))
         opened.check(record.binding)
     except Exception as error:
         raise _unreadable(where, error) from error
     return record
+
+
+def _record(
+    document: Document, address: CheckpointRef, body: StoredValue, channels: dict[str, StoredValue]
+) -> StoredCheckpoint:
+    return StoredCheckpoint(
+        address,
+        _optional(document, "parent_checkpoint_id"),
+        read_epoch(document),
+        body,
+        channels,
+        read_time(document, "touched_at"),
+        read_time(document, "created_at"),
+        _flag(document, "sends_in_parent"),
+        _flag(document, "parent_is_hidden"),
+        _flag(document, "hidden"),
+    )
 
 
 def decode_write(document: Document, codec: ValueSerializer) -> StoredWrite:

@@ -23,7 +23,7 @@ from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.documents.config import CheckpointRef
@@ -349,23 +349,44 @@ def living_epoch(thread_id: str, threads: Sequence[Mapping[str, Any]], field: st
     return int(epoch)
 
 
+Row: TypeAlias = tuple[str, tuple[tuple[str, int], ...], Document]
+"""An index of the collection of checkpoints: its name, its fields, and which documents it is of."""
+
+
+def _threads_by(name: str, field: str, partial: Document) -> Row:
+    """Return an index of threads by a field, each value's in the order of the list of threads."""
+    return name, ((field, 1), ("updated_at", -1), ("thread_id", 1)), partial
+
+
+def _having(field: str) -> Document:
+    return {"type": THREAD, field: {"$exists": True}}
+
+
+_BY_TYPE: Sequence[Row] = (
+    ("history", (("thread_id", 1), ("checkpoint_ns", 1), ("checkpoint_id", -1)), {"type": CHECKPOINT}),
+    ("thread_history", (("thread_id", 1), ("checkpoint_id", -1), ("checkpoint_ns", 1)), {"type": CHECKPOINT}),
+    ("newest", (("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)), {"type": CHECKPOINT}),
+    ("run", (("metadata.run_id", 1), ("thread_id", 1)), {"type": CHECKPOINT}),
+    ("threads", (("updated_at", -1), ("thread_id", 1)), {"type": THREAD}),
+)
+
+_OF_ENDED_LIVES: Sequence[Row] = (
+    ("tombstones", (("deleted_at", 1),), _having("deleted_at")),
+    ("ended_threads", (("ended_at", 1),), _having("ended_at")),
+)
+
+
 def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_after: int | None) -> list[Index]:
     """Return the indexes: one a query shape, `run_id` and the declared metadata keys, expiry where there is a TTL."""
-    is_checkpoint, is_thread = {"type": CHECKPOINT}, {"type": THREAD}
     in_checkpoints = [
-        ("history", (("thread_id", 1), ("checkpoint_ns", 1), ("checkpoint_id", -1)), is_checkpoint),
-        ("thread_history", (("thread_id", 1), ("checkpoint_id", -1), ("checkpoint_ns", 1)), is_checkpoint),
-        ("newest", (("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)), is_checkpoint),
-        ("run", (("metadata.run_id", 1), ("thread_id", 1)), is_checkpoint),
-        ("threads", (("updated_at", -1), ("thread_id", 1)), is_thread),
-        *(_threads_by(f"threads_of_{key}", f"members.{key}", is_thread) for key in metadata_keys),
+        *_BY_TYPE,
+        *(_threads_by(f"threads_of_{key}", f"members.{key}", {"type": THREAD}) for key in metadata_keys),
         # Where schema version 1 had it, and threads of version 1 have it still: no entry for any other.
         *(
             _threads_by(f"threads_once_by_{key}", f"metadata.{key}", _having(f"metadata.{key}"))
             for key in metadata_keys
         ),
-        ("tombstones", (("deleted_at", 1),), _having("deleted_at")),
-        ("ended_threads", (("ended_at", 1),), _having("ended_at")),
+        *_OF_ENDED_LIVES,
     ]
     rows = [Index(collections.checkpoints, name, keys, partial=partial) for name, keys, partial in in_checkpoints]
     of_writes = (("thread_id", 1), ("checkpoint_ns", 1), ("checkpoint_id", 1), ("channel", 1))
@@ -376,12 +397,3 @@ def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_aft
             for name in (collections.checkpoints, collections.writes)
         ]
     return rows
-
-
-def _threads_by(name: str, field: str, partial: Document) -> tuple[str, tuple[tuple[str, int], ...], Document]:
-    """Return an index of threads by a field, each value's in the order of the list of threads."""
-    return name, ((field, 1), ("updated_at", -1), ("thread_id", 1)), partial
-
-
-def _having(field: str) -> Document:
-    return {"type": THREAD, field: {"$exists": True}}

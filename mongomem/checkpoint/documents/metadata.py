@@ -66,7 +66,12 @@ def queryable_copy(
         else:
             copy[key] = said
             room -= cost
-    return copy, omitted if clear is None and len(omitted) <= MOST_OMITTED else [ANY] * bool(omitted)
+    return copy, _bounded(omitted, clear)
+
+
+def _bounded(omitted: list[str], clear: Collection[str] | None) -> list[str]:
+    """Return the omitted keys, or `ANY` for them where they are too many or may not be read."""
+    return omitted if clear is None and len(omitted) <= MOST_OMITTED else [ANY] * bool(omitted)
 
 
 def _is_text(value: object) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from typing import Any, TypeAlias
 
 from pymongo.errors import BulkWriteError
 
@@ -63,6 +64,10 @@ class Original:
         return sum(len(value.ends) for value in [*values, *(one.value for _, one in self.writes)])
 
 
+Copies: TypeAlias = tuple[list[Document], list[Document]]
+"""The documents of checkpoints and of pending writes, as the target has them."""
+
+
 async def copy_thread(context: Context, source: object, target: object) -> None:
     """Copy every checkpoint of a thread, with its writes and chunks, into another.
 
@@ -95,38 +100,54 @@ async def _read(context: Context, thread_id: str) -> Original | None:
     thread = known_thread(context, document)
     if document is None or thread is None or thread.begins:
         return None
-    of_life = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": thread.epoch}
-    checkpoints = await Find(context.checkpoints, of_life)
-    records = await read_records(context, checkpoints)
-    living = [pair for pair in zip(checkpoints, records, strict=True) if context.is_alive(pair[1].touched_at)]
+    living = await _living_checkpoints(context, thread_id, thread.epoch)
     there = {record.address for _, record in living}  # a late write of an ended life would never be cleaned in a copy
-    writes = await Find(context.writes, {"thread_id": thread_id})
-    written = zip(writes, await read_writes(context, writes), strict=True)
+    written = await _written(context, thread_id)
     own = [pair for pair in written if pair[1].address in there and pair[1].epoch in (None, thread.epoch)]
     return Original(document, living, own)
 
 
+async def _living_checkpoints(context: Context, thread_id: str, epoch: int) -> list[tuple[Document, StoredCheckpoint]]:
+    """Read the documents of all checkpoints of a life of a thread that have not expired."""
+    documents = await Find(context.checkpoints, {"type": CHECKPOINT, "thread_id": thread_id, "epoch": epoch})
+    records = await read_records(context, documents)
+    return [pair for pair in zip(documents, records, strict=True) if context.is_alive(pair[1].touched_at)]
+
+
+async def _written(context: Context, thread_id: str) -> list[tuple[Document, StoredWrite]]:
+    """Read the documents of all pending writes of a thread."""
+    documents = await Find(context.writes, {"thread_id": thread_id})
+    return list(zip(documents, await read_writes(context, documents), strict=True))
+
+
 async def _copy(context: Context, original: Original, source_id: str, target_id: str, thread: ThreadState) -> bool:
-    """Write a copy: chunks, writes, then the thread and its checkpoints; say whether nothing got in the way."""
+    """Write a copy; say whether nothing got in the way: no removal of the source, no change of the target."""
     now = context.now()
     fresh: Document = {"thread_id": target_id, "touched_at": now}
     work = partial(_sealed_anew, context.codec, original, fresh, thread.epoch)
-    copies: tuple[list[Document], list[Document]] = await Compute(work, original.size())
-    checkpoints, writes = copies
+    copies: Copies = await Compute(work, original.size())
     try:
         await retry_if_chunk_missing(lambda: _copy_chunks(context, original, source_id, target_id, thread.epoch))
-        await _write(context.writes, [_write_in_place(one, thread) for one in writes])
-        use = await _thread_use(context, original, thread, now)
-        reply = await BulkWrite(context.checkpoints, [thread_write(context, target_id, thread, use)])
-        if reply.upserted_ids:  # the target has gone meanwhile
-            return False
-        await _write(context.checkpoints, [_checkpoint_in_place(one, thread.epoch) for one in checkpoints])
+        return await _write_copies(context, original, thread, copies, fresh)
     except MissingChunkError:
         return False
     except BulkWriteError as error:
         if not is_duplicate_key_only(error):
             raise
         return False
+
+
+async def _write_copies(
+    context: Context, original: Original, thread: ThreadState, copies: Copies, fresh: Document
+) -> bool:
+    """Write pending writes, then the thread, last its checkpoints; say whether the target was still there."""
+    checkpoints, writes = copies
+    await _write(context.writes, [_write_in_place(one, thread) for one in writes])
+    use = await _thread_use(context, original, thread, fresh["touched_at"])
+    reply = await BulkWrite(context.checkpoints, [thread_write(context, fresh["thread_id"], thread, use)])
+    if reply.upserted_ids:  # the target has gone meanwhile
+        return False
+    await _write(context.checkpoints, [_checkpoint_in_place(one, thread.epoch) for one in checkpoints])
     return True
 
 
@@ -148,20 +169,26 @@ async def _members(
 
     Digests are keyed with the secret of the source: where it has some, or does not say everybody, its checkpoints do.
     """
-    known = read_members(original.thread)
+    known, clear = read_members(original.thread), context.clear_metadata
     unsaid = [key for key in keys if any(isinstance(one, bytes) for one in known.get(key, [b""]))]
     listed = {key: [one for one in known.get(key, ()) if isinstance(one, str)] for key in keys}
-    records = [record for _, record in original.checkpoints] if unsaid else []
-    bodies = await load(context, [Placed(record.address, record.body) for record in records])
-    for record, body in zip(records, bodies, strict=True):
-        metadata = revive_body(context, record.address, record.body, body.data).metadata
+    for metadata in await _metadata_of(context, original) if unsaid else []:
         for key in unsaid:
             listed[key] += [text for text in [identity(metadata.get(key))] if text is not None]
-    clear = context.clear_metadata
     return {
         key: [member(text, thread.name_key, is_clear=clear is None or key in clear) for text in dict.fromkeys(texts)]
         for key, texts in listed.items()
     }
+
+
+async def _metadata_of(context: Context, original: Original) -> list[Any]:
+    """Load the metadata of every checkpoint of a source."""
+    records = [record for _, record in original.checkpoints]
+    bodies = await load(context, [Placed(record.address, record.body) for record in records])
+    return [
+        revive_body(context, record.address, record.body, body.data).metadata
+        for record, body in zip(records, bodies, strict=True)
+    ]
 
 
 async def _copy_chunks(context: Context, original: Original, source_id: str, target_id: str, epoch: int) -> None:
@@ -205,9 +232,7 @@ def _write_in_place(document: Document, thread: ThreadState) -> Write:
     return Update(place, {"$setOnInsert": {field: document[field] for field in document if field not in place}}, True)
 
 
-def _sealed_anew(
-    codec: ValueSerializer, original: Original, fresh: Document, epoch: int
-) -> tuple[list[Document], list[Document]]:
+def _sealed_anew(codec: ValueSerializer, original: Original, fresh: Document, epoch: int) -> Copies:
     """Return checkpoints and pending writes as the target has them: each sealed for its place there."""
     return (
         [_copied_checkpoint(codec, *pair, fresh, epoch) for pair in original.checkpoints],

@@ -71,15 +71,19 @@ async def delete_thread(context: Context, thread_id: str, only_if: Document | No
             return False
         now = whole_milliseconds(context.now())
         last = threads[0].get("epoch") if threads else None
-        epoch = next_epoch(now, last if is_epoch(last) else None)
-        stamps = {"deleted_at": now, "touched_at": now}
-        tombstone = {"type": THREAD, "epoch": epoch, "generation": context.new_generation(), **stamps}
+        tombstone = _tombstone(context, last, now)
         reply = await UpdateMany(context.checkpoints, query | {"epoch": {"$eq": last}}, {"$set": tombstone})
         if reply.matched_count or not threads:
-            await _delete_earlier_epochs(context, thread_id, epoch, now)
+            await _delete_earlier_epochs(context, thread_id, tombstone["epoch"], now)
             return True
         await backoff(attempt)
     raise await contention_error(context, thread_id)
+
+
+def _tombstone(context: Context, last: Any, now: datetime) -> Document:
+    """Return what makes a thread document a tombstone: an epoch above the `last` one, and a new generation."""
+    epoch, generation = next_epoch(now, last if is_epoch(last) else None), context.new_generation()
+    return {"type": THREAD, "epoch": epoch, "generation": generation, "deleted_at": now, "touched_at": now}
 
 
 async def _delete_earlier_epochs(context: Context, thread_id: str, epoch: int, deleted_at: datetime) -> None:
@@ -141,9 +145,7 @@ async def remove_tombstones(context: Context) -> None:
     now = context.now()
     context.state.tombstones_looked_for_at = now
     cutoff = now - context.options.grace
-    due = {"$lte": cutoff}
-    query = [{"type": THREAD, "deleted_at": due}, {"type": THREAD, "ended_at": due, "deleted_at": None}]
-    found = await Find(context.checkpoints, {"$or": query}, dict.fromkeys(SEEN, 1), limit=MOST_AT_ONCE)
+    found = await _ended_by(context, cutoff)
     threads = [one for one in found if is_epoch(one.get("epoch")) and isinstance(one.get("thread_id"), str)]
     dead = [one for one in threads if one.get("deleted_at") is not None]
     if dead:
@@ -155,45 +157,87 @@ async def remove_tombstones(context: Context) -> None:
         context.state.tombstones_looked_for_at = None
 
 
+async def _ended_by(context: Context, cutoff: datetime) -> list[Document]:
+    """Read tombstones, and threads that live again, whose deletion or last life ended by `cutoff`."""
+    due = {"$lte": cutoff}
+    query = [{"type": THREAD, "deleted_at": due}, {"type": THREAD, "ended_at": due, "deleted_at": None}]
+    return await Find(context.checkpoints, {"$or": query}, dict.fromkeys(SEEN, 1), limit=MOST_AT_ONCE)
+
+
 async def _remove_dead(context: Context, dead: Sequence[Document], cutoff: datetime) -> None:
     """Remove tombstones, and before them what came to lie behind them; one with younger documents waits for these."""
     ids = [one["thread_id"] for one in dead]
     await DeleteMany(context.writes, {"thread_id": {"$in": ids}, "touched_at": {"$lte": cutoff}})
-    old = [[{"epoch": {"$lt": one["epoch"]}}, {"touched_at": {"$lte": cutoff}}] for one in dead]
-    late = [{**all_but_the_thread(one), "$or": which} for one, which in zip(ids, old, strict=True)]
-    await DeleteMany(context.checkpoints, {"$or": late})
+    await DeleteMany(context.checkpoints, {"$or": [_late_behind(one, cutoff) for one in dead]})
+    left = await _threads_with_documents(context, ids)
+    ends = [_end_of_tombstone(context, one, waits=one["thread_id"] in left) for one in dead]
+    await BulkWrite(context.checkpoints, ends, ordered=False)
+
+
+def _late_behind(tombstone: Document, cutoff: datetime) -> Document:
+    """Return the query for what came to lie behind a tombstone: of a life before it, or untouched since `cutoff`."""
+    old = [{"epoch": {"$lt": tombstone["epoch"]}}, {"touched_at": {"$lte": cutoff}}]
+    return {**all_but_the_thread(tombstone["thread_id"]), "$or": old}
+
+
+async def _threads_with_documents(context: Context, ids: Sequence[str]) -> set[str]:
+    """Return those of the threads that have any document but their own, pending writes included."""
     by_thread: Document = {"$group": {"_id": "$thread_id"}}
     writes = {"coll": context.writes, "pipeline": [{"$match": {"thread_id": {"$in": ids}}}, by_thread]}
     stages = [{"$match": {"$or": [all_but_the_thread(one) for one in ids]}}, by_thread, {"$unionWith": writes}]
-    left = {one["_id"] for one in await Aggregate(context.checkpoints, stages)}
-    ends: list[Write] = []
-    for one in dead:
-        # A put may have begun a new life meanwhile, or another deletion ended one: then it is not this tombstone.
-        same = {field: one.get(field) for field in ("_id", "thread_id", "epoch", "generation", "deleted_at")}
-        waits = Update(same, {"$set": {"deleted_at": context.now()}})
-        ends.append(waits if one["thread_id"] in left else Delete(same))
-    await BulkWrite(context.checkpoints, ends, ordered=False)
+    return {one["_id"] for one in await Aggregate(context.checkpoints, stages)}
+
+
+def _end_of_tombstone(context: Context, tombstone: Document, *, waits: bool) -> Write:
+    """Return the write that ends a tombstone, or that has it wait for one more grace.
+
+    A put may have begun a new life meanwhile, or another deletion ended one: then it is not this tombstone.
+    """
+    same = {field: tombstone.get(field) for field in ("_id", "thread_id", "epoch", "generation", "deleted_at")}
+    return Update(same, {"$set": {"deleted_at": context.now()}}) if waits else Delete(same)
 
 
 async def _clean_living(context: Context, thread: Document, cutoff: datetime) -> None:
     """Remove from a thread what its former life left; where some of its writes are younger, look again later."""
     thread_id, epoch = thread["thread_id"], thread["epoch"]
     await DeleteMany(context.checkpoints, all_but_the_thread(thread_id) | {"epoch": {"$lt": epoch}})
-    place = {"checkpoint_ns": "$checkpoint_ns", "checkpoint_id": "$checkpoint_id"}
-    grouped = {"$group": {"_id": place, "touched_at": {"$max": "$touched_at"}}}
-    groups = await Aggregate(context.writes, [{"$match": {"thread_id": thread_id}}, grouped])
-    living = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": epoch}
-    found = await Find(context.checkpoints, living, {"checkpoint_ns": 1, "checkpoint_id": 1})
-    there = {_place(one) for one in found} | {None}
-    orphans = [one for one in groups if _place(one["_id"]) not in there]
-    for start in range(0, len(orphans), SLICE):
-        places = [dict(one["_id"]) for one in orphans[start : start + SLICE]]
-        late = {"thread_id": thread_id, "touched_at": {"$lte": cutoff}, "$or": places}
-        await DeleteMany(context.writes, late)
-    waits = any(isinstance(one["touched_at"], datetime) and utc(one["touched_at"]) > cutoff for one in orphans)
+    orphans = await _orphaned_writes(context, thread_id, epoch)
+    await _delete_late_writes(context, thread_id, [dict(one["_id"]) for one in orphans], cutoff)
+    waits = any(_is_after(one["touched_at"], cutoff) for one in orphans)
     change = {"$set": {"ended_at": context.now()}} if waits else {"$unset": {"ended_at": ""}}
     same = {field: thread[field] for field in ("_id", "thread_id", "epoch", "ended_at")}
     await BulkWrite(context.checkpoints, [Update(same, change)])
+
+
+def _is_after(touched_at: object, cutoff: datetime) -> bool:
+    return isinstance(touched_at, datetime) and utc(touched_at) > cutoff
+
+
+async def _delete_late_writes(context: Context, thread_id: str, places: Sequence[Document], cutoff: datetime) -> None:
+    for start in range(0, len(places), SLICE):
+        late = {"thread_id": thread_id, "touched_at": {"$lte": cutoff}, "$or": places[start : start + SLICE]}
+        await DeleteMany(context.writes, late)
+
+
+BY_PLACE: Document = {
+    "$group": {
+        "_id": {"checkpoint_ns": "$checkpoint_ns", "checkpoint_id": "$checkpoint_id"},
+        "touched_at": {"$max": "$touched_at"},
+    }
+}
+"""The stage that gives one document a place of writes, with the time of its youngest write."""
+
+
+async def _orphaned_writes(context: Context, thread_id: str, epoch: int) -> list[Document]:
+    """Return the places of writes, grouped `BY_PLACE`, that have no checkpoint in this life of the thread.
+
+    Writes are read before checkpoints: a checkpoint that is put in between then counts as there.
+    """
+    groups = await Aggregate(context.writes, [{"$match": {"thread_id": thread_id}}, BY_PLACE])
+    living = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": epoch}
+    found = await Find(context.checkpoints, living, {"checkpoint_ns": 1, "checkpoint_id": 1})
+    there = {_place(one) for one in found} | {None}
+    return [one for one in groups if _place(one["_id"]) not in there]
 
 
 def _place(fields: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import DeltaChannelHistory
@@ -21,7 +21,7 @@ from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint, StoredWri
 from mongomem.checkpoint.documents.collections import CHECKPOINT, living_epoch, newest_stages, thread_stage
 from mongomem.checkpoint.documents.config import CheckpointRef, channel_name, ref_of_config
 from mongomem.checkpoint.plans.load import Placed, load, read_records, read_writes, retry_if_chunk_missing, revive
-from mongomem.engine.commands import Aggregate, Find
+from mongomem.engine.commands import Aggregate, Document, Find
 from mongomem.errors import CorruptDataError
 
 FIRST_PAGE, LARGEST_PAGE = 64, 1024
@@ -124,24 +124,37 @@ async def _writes(context: Context, walk: AncestorWalk) -> dict[str, list[LangGr
     places = {record.address: wanting for record, wanting in walk.chain if wanting}
     if not places:
         return {}
-    first = next(iter(places))
-    query = {
-        "thread_id": first.thread_id,
-        "checkpoint_ns": first.checkpoint_ns,
-        "checkpoint_id": {"$in": [address.checkpoint_id for address in places]},
-        "channel": {"$in": sorted(places[first])},
-    }
-    found: dict[CheckpointRef, list[StoredWrite]] = {address: [] for address in places}
-    for write in await read_writes(context, await Find(context.writes, query)):
-        if write.channel in places[write.address]:
-            found[write.address].append(write)
-    ordered = [write for place in reversed(found) for write in sorted(found[place], key=StoredWrite.sort_key)]
+    ordered = _oldest_first(await read_writes(context, await Find(context.writes, _writes_query(places))), places)
     loaded = await load(context, [Placed(write.address, write.value) for write in ordered])
     by_channel: dict[str, list[LangGraphWrite]] = {}
     for write, one in zip(ordered, loaded, strict=True):
         value = revive(context, write.address, write.value, one.data)
         by_channel.setdefault(write.channel, []).append((write.task_id, write.channel, value))
     return by_channel
+
+
+Places: TypeAlias = Mapping[CheckpointRef, frozenset[str]]
+"""Ancestors, nearest first, each with the channels that were wanting there: never more than at the one before."""
+
+
+def _writes_query(places: Places) -> Document:
+    """Return the query for the writes of ancestors to the channels that were wanting at the nearest."""
+    first = next(iter(places))
+    return {
+        "thread_id": first.thread_id,
+        "checkpoint_ns": first.checkpoint_ns,
+        "checkpoint_id": {"$in": [address.checkpoint_id for address in places]},
+        "channel": {"$in": sorted(places[first])},
+    }
+
+
+def _oldest_first(writes: Sequence[StoredWrite], places: Places) -> list[StoredWrite]:
+    """Return the writes to channels that were wanting at their ancestors: the furthest first, each in its order."""
+    found: dict[CheckpointRef, list[StoredWrite]] = {address: [] for address in places}
+    for write in writes:
+        if write.channel in places[write.address]:
+            found[write.address].append(write)
+    return [write for place in reversed(found) for write in sorted(found[place], key=StoredWrite.sort_key)]
 
 
 async def _seeds(context: Context, walk: AncestorWalk) -> dict[str, Any]:

@@ -174,10 +174,14 @@ async def fetch(context: Context, owners: Mapping[bytes, CheckpointRef]) -> dict
             key: bytes = document["_id"]
             content[key] = data = await _opened(context, missing[key], key, document)
             context.state.chunks.put(key, data)
+    _check_complete(content, missing)
+    return content
+
+
+def _check_complete(content: Mapping[bytes, bytes], missing: Mapping[bytes, CheckpointRef]) -> None:
     for key, address in missing.items():
         if key not in content:
             raise MissingChunkError(f"{address}: chunk {chunk_name(key).hex()} is missing")
-    return content
 
 
 def _slices(keys: list[bytes]) -> Iterator[list[bytes]]:

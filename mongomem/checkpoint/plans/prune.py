@@ -133,23 +133,36 @@ async def _prune_thread(
 ) -> PruneReport:
     """Remove checkpoints from a thread; then collect its garbage. A thread left without checkpoints goes whole."""
     for attempt in range(MAX_ATTEMPTS):
-        threads = await Find(context.checkpoints, thread_query(thread_id), limit=1)
-        known_thread(context, threads[0] if threads else None)  # or raise, before anything is changed
+        threads = await _readable_thread(context, thread_id)
         nodes = await retry_if_chunk_missing(partial(_nodes, context, thread_id, threads))
         what = plan_removal(nodes, to_remove(nodes))
         if dry_run:
             return _report(thread_id, what.removed, what.hidden)
         if not nodes or len(what.removed) < len(nodes):
-            await retry_if_chunk_missing(
-                partial(read_roots, context, thread_id)
-            )  # or raise, before anything is changed
+            await _check_roots(context, thread_id)
             return await _remove_checkpoints(context, thread_id, threads, what)
         # Everything goes, unless a put has come since: then look again.
-        unchanged = {"updated_at": {"$eq": threads[0].get("updated_at")}} if threads else None
-        if await delete_thread(context, thread_id, unchanged):
+        if await delete_thread(context, thread_id, _as_last_put(threads)):
             return _report(thread_id, what.removed, what.hidden)
         await backoff(attempt)
     raise await contention_error(context, thread_id)
+
+
+async def _readable_thread(context: Context, thread_id: str) -> list[Document]:
+    """Read the document of a thread: a list of one, or empty. Damage ends the removal before anything is changed."""
+    threads = await Find(context.checkpoints, thread_query(thread_id), limit=1)
+    known_thread(context, threads[0] if threads else None)
+    return threads
+
+
+async def _check_roots(context: Context, thread_id: str) -> None:
+    """Read what leads to chunks. Damage ends the removal before anything is changed."""
+    await retry_if_chunk_missing(partial(read_roots, context, thread_id))
+
+
+def _as_last_put(threads: Sequence[Document]) -> Document | None:
+    """Return the condition that no put has come since the thread document was read."""
+    return {"updated_at": {"$eq": threads[0].get("updated_at")}} if threads else None
 
 
 def _report(thread_id: str, removed: Sequence[CheckpointRef], hidden: Sequence[CheckpointRef]) -> PruneReport:
@@ -161,24 +174,36 @@ async def _remove_checkpoints(
 ) -> PruneReport:
     """Take from a thread what goes, what an ended life left, and the garbage, also that of a removal that broke off.
 
-    What goes is hidden first. Then the family is read again, under a generation that no put relies on yet: a checkpoint
-    that was put on one that goes keeps what it is rebuilt from.
+    Garbage is collected last, and also where the plan is empty: a repetition so finishes a removal that broke off
+    behind its deletions. Checkpoints of ended epochs go before it, because what they lead to would count as living.
     """
     going = what.removed + what.hidden
-    removed: list[CheckpointRef] = []
-    if what:
-        await new_generation(context, thread_id)
-        await _update(context, [(going, {"$set": {"hidden": True}})])
-        await new_generation(context, thread_id)
-        final = plan_removal(await retry_if_chunk_missing(partial(_nodes, context, thread_id, threads)), set())
-        removed = final.removed
-        await _unlink_and_delete(context, thread_id, final)
-        context.state.invalidate_thread(thread_id)
+    removed = await _hide_then_delete(context, thread_id, threads, going) if what else []
     if threads:
         ended = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": {"$lt": threads[0].get("epoch")}}
         await DeleteMany(context.checkpoints, ended)
     await retry_if_chunk_missing(partial(collect_garbage, context, thread_id))
     return _report(thread_id, removed, [address for address in going if address not in removed])
+
+
+async def _hide_then_delete(
+    context: Context, thread_id: str, threads: Sequence[Document], going: Sequence[CheckpointRef]
+) -> list[CheckpointRef]:
+    """Hide what goes, plan again, and delete; return what was deleted.
+
+    The first plan cannot be deleted by: a checkpoint may be put on one that goes after the plan was made. The first
+    new generation ends the puts that rely on what was read, the second those that began before everything was hidden.
+    So the second plan is made under a generation that no put relies on yet, and it knows every late child: what such a
+    child is rebuilt from stays. What goes is by now what is hidden, hence the empty set.
+    """
+    await new_generation(context, thread_id)
+    await _update(context, [(going, {"$set": {"hidden": True}})])
+    await new_generation(context, thread_id)
+    family = await retry_if_chunk_missing(partial(_nodes, context, thread_id, threads))
+    final = plan_removal(family, set())
+    await _unlink_and_delete(context, thread_id, final)
+    context.state.invalidate_thread(thread_id)
+    return final.removed
 
 
 async def _update(context: Context, changes: Sequence[tuple[Sequence[CheckpointRef], Document]]) -> None:
@@ -191,13 +216,17 @@ async def _unlink_and_delete(context: Context, thread_id: str, what: RemovalPlan
     """Cut what stays loose from what goes; then delete the writes, and last what a repetition would look for."""
     loose: Document = {"$set": {"parent_checkpoint_id": None}, "$unset": {"parent_is_hidden": ""}}
     await _update(context, [(what.with_hidden_parent, {"$set": {"parent_is_hidden": True}}), (what.orphaned, loose)])
-    for namespace in sorted({address.checkpoint_ns for address in what.removed}):
-        ids = [address.checkpoint_id for address in what.removed if address.checkpoint_ns == namespace]
-        of_removed = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": {"$in": ids}}
-        await DeleteMany(context.writes, of_removed)
+    await _delete_writes_of(context, thread_id, what.removed)
     if what.removed:
         keys = [checkpoint_doc_id(address) for address in what.removed]
         await DeleteMany(context.checkpoints, {"_id": {"$in": keys}, "thread_id": thread_id})
+
+
+async def _delete_writes_of(context: Context, thread_id: str, removed: Sequence[CheckpointRef]) -> None:
+    for namespace in sorted({address.checkpoint_ns for address in removed}):
+        ids = [address.checkpoint_id for address in removed if address.checkpoint_ns == namespace]
+        of_removed = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": {"$in": ids}}
+        await DeleteMany(context.writes, of_removed)
 
 
 def _key(address: CheckpointRef) -> Document:
@@ -296,27 +325,59 @@ async def referenced_chunk_ids(
     return {chunk_doc_id(thread_id, name): descent.placed.address for descent in descents for name in descent.reached}
 
 
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What a sweep does with the chunks of a thread, by their ids.
+
+    Attributes:
+        to_unmark: Those with a mark that something refers to again.
+        to_delete: Those that nothing refers to, and whose mark is as old as the grace.
+        to_mark: Those that nothing refers to, without a mark. A mark that is no time counts as none.
+    """
+
+    to_unmark: list[bytes]
+    to_delete: list[bytes]
+    to_mark: list[bytes]
+
+
+def _plan_sweep(chunks: Sequence[Document], living: Collection[bytes], cutoff: datetime) -> Sweep:
+    """Decide what becomes of chunks; one whose mark is younger than `cutoff` is left as it is."""
+    marked = {chunk["_id"]: utc(since) for chunk in chunks if isinstance(since := chunk.get("idle_since"), datetime)}
+    return Sweep(
+        to_unmark=[key for key in marked if key in living],
+        to_delete=[key for key, since in marked.items() if key not in living and since <= cutoff],
+        to_mark=[chunk["_id"] for chunk in chunks if chunk["_id"] not in marked and chunk["_id"] not in living],
+    )
+
+
 async def _mark_and_delete_chunks(
     context: Context, thread_id: str, chunks: Sequence[Document], living: Collection[bytes]
 ) -> None:
+    """Take marks from chunks that live, delete those that were idle for the grace, and mark those that are idle now.
+
+    Two sweeps, a grace apart, delete a chunk. One sweep does not suffice: a put may rely on a chunk that no stored
+    checkpoint leads to yet, for as long as one command takes. The filter of the deletion tests the mark once more,
+    because a put takes it from a chunk that it writes. The new generation in front of the deletion is for a put that
+    looked at the thread before and takes longer than the grace: it must look again.
+    """
     now = context.now()
     cutoff = now - context.options.grace
-    own = {"thread_id": thread_id, "type": CHUNK}
-    marked = {chunk["_id"]: utc(since) for chunk in chunks if isinstance(since := chunk.get("idle_since"), datetime)}
-    unmarked = [chunk["_id"] for chunk in chunks if chunk["_id"] not in marked and chunk["_id"] not in living]
-    for ids in _slices([key for key in marked if key in living]):
+    sweep = _plan_sweep(chunks, living, cutoff)
+    own: Document = {"thread_id": thread_id, "type": CHUNK}
+    for ids in _slices(sweep.to_unmark):
         await UpdateMany(context.checkpoints, {"_id": {"$in": ids}, **own}, {"$unset": {"idle_since": ""}})
-    due = [key for key, since in marked.items() if key not in living and since <= cutoff]
-    if due:
-        # A put that has looked at the thread before and takes longer than the grace must look again.
+    if sweep.to_delete:
         await new_generation(context, thread_id)
-    for ids in _slices(due):
-        idle: dict[str, Any] = {"_id": {"$in": ids}, **own, "idle_since": {"$lte": cutoff}}
-        await DeleteMany(context.checkpoints, idle)
-    for ids in _slices(unmarked):
-        # A mark that is no time counts as none; what another process has just marked keeps that.
+        await _delete_idle(context, own | {"idle_since": {"$lte": cutoff}}, sweep.to_delete)
+    for ids in _slices(sweep.to_mark):
+        # What another process has just marked keeps that.
         fresh: dict[str, Any] = {"_id": {"$in": ids}, **own, "idle_since": {"$not": {"$lte": LATEST}}}
         await UpdateMany(context.checkpoints, fresh, {"$set": {"idle_since": now}})
+
+
+async def _delete_idle(context: Context, idle: Document, keys: list[bytes]) -> None:
+    for ids in _slices(keys):
+        await DeleteMany(context.checkpoints, {"_id": {"$in": ids}, **idle})
 
 
 def _slices(ids: list[Any]) -> list[list[Any]]:

@@ -35,7 +35,7 @@ from mongomem.checkpoint.documents.collections import (
     value_fields,
 )
 from mongomem.checkpoint.documents.config import CheckpointRef, channel_name, identifier, ref_of_config
-from mongomem.checkpoint.documents.identity import LONGEST_IDENTITY, Named, identified, identity, member, named
+from mongomem.checkpoint.documents.identity import LONGEST_IDENTITY, Member, Named, identified, identity, member, named
 from mongomem.checkpoint.documents.metadata import STEP_METADATA, queryable_copy
 from mongomem.checkpoint.documents.preview import preview_of
 from mongomem.checkpoint.plans.delete import clean_now_and_then
@@ -107,19 +107,18 @@ async def put(
     of them, or copied where that takes long: what is stored is what was passed, whatever the caller does to it
     afterwards. Only where the parent turns out to be gone, what it was relied on for is serialized then.
 
+    The caches are trusted without a read, because the thread document answers for them: its generation is a condition
+    of the command that writes. Reading thread and parent first would cost every put a round trip, and spare a few a
+    second attempt.
+
     Raises:
         ContentionError: Others changed the thread at the same time, again and again.
     """
     address = ref_of_config(config)
     checkpoint = _checked(checkpoint)
-    child = address.at(identifier("checkpoint id", checkpoint["id"]))
-    whole = named(config, metadata, context.options.metadata_keys)
-    whole = replace(whole, truth=detached(whole.truth))
-    preview = preview_of(checkpoint, address.checkpoint_ns, context.clear_metadata)
-    task = Put(child, address.checkpoint_id, own_copy(checkpoint), whole, preview)
+    task = _task(context, config, address, checkpoint, metadata)
     ground = base_from_cache(context, address)
-    values = {BODY: serialize_body(checkpoint, task.truth, context.codec)}
-    values |= await _serialization(context, checkpoint, ground.parent if ground else NO_PARENT)
+    values = await _serialized(context, checkpoint, task.truth, ground.parent if ground else NO_PARENT)
     await ensure_setup(context)
     for attempt in range(MAX_ATTEMPTS):
         if ground is None:
@@ -128,16 +127,35 @@ async def put(
         if await _put_on(context, task, values, ground):
             context.state.parents.pop(address)
             await clean_now_and_then(context)
-            return child.config()
+            return task.child.config()
         context.state.invalidate_thread(address.thread_id)
         ground = None
         await backoff(attempt)
     raise await contention_error(context, address.thread_id)
 
 
-def _serialization(context: Context, checkpoint: Checkpoint, parent: ParentState) -> Compute[dict[str, Serialized]]:
+def _task(
+    context: Context,
+    config: RunnableConfig,
+    address: CheckpointRef,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+) -> Put:
+    """Return what is to be stored, in copies of its own, of a checkpoint that was checked."""
+    child = address.at(identifier("checkpoint id", checkpoint["id"]))
+    whole = named(config, metadata, context.options.metadata_keys)
+    whole = replace(whole, truth=detached(whole.truth))
+    preview = preview_of(checkpoint, address.checkpoint_ns, context.clear_metadata)
+    return Put(child, address.checkpoint_id, own_copy(checkpoint), whole, preview)
+
+
+async def _serialized(
+    context: Context, checkpoint: Checkpoint, truth: CheckpointMetadata, parent: ParentState
+) -> dict[str, Serialized]:
+    """Serialize the body of a checkpoint, and the channels that its parent does not hold."""
+    body = serialize_body(checkpoint, truth, context.codec)
     work = partial(serialize_values, parent=parent, codec=context.codec)
-    return Compute(
+    return {BODY: body} | await Compute(
         partial(work, checkpoint),
         partial(size_to_serialize, checkpoint, parent),
         detached=lambda: partial(work, detached_values(checkpoint, parent)),
@@ -157,14 +175,17 @@ def _checked(checkpoint: object) -> Checkpoint:
     for field, kind in FIELDS.items():
         if not isinstance(fields.get(field), kind) or isinstance(fields.get(field), bool):
             raise InvalidInputError(f"a checkpoint has a field {field!r} of type {kind.__name__}")
-    for field in ("channel_values", "channel_versions"):
-        fields[field] = {
-            channel_name(name): one for name, one in checked_mapping(f"checkpoint {field}", fields[field]).items()
-        }
-    fields["channel_versions"] = {name: _checked_version(one) for name, one in fields["channel_versions"].items()}
+    values, versions = (_by_channel(field, fields[field]) for field in ("channel_values", "channel_versions"))
+    versions = {name: _checked_version(one) for name, one in versions.items()}
     if not (text := str.__str__(fields["id"])):
         raise InvalidInputError("the id of a checkpoint is not empty")
-    return cast("Checkpoint", fields | {"id": text, "v": int.__int__(fields["v"])})
+    own = {"id": text, "v": int.__int__(fields["v"]), "channel_values": values, "channel_versions": versions}
+    return cast("Checkpoint", fields | own)
+
+
+def _by_channel(field: str, values: object) -> dict[str, Any]:
+    """Return values by channel in a dict of its own, its keys checked."""
+    return {channel_name(name): one for name, one in checked_mapping(f"checkpoint {field}", values).items()}
 
 
 def _checked_version(version: object) -> str | int | float:
@@ -214,18 +235,24 @@ def _thread_use(context: Context, task: Put, thread: ThreadState) -> ThreadUse:
     What stands under identity keys stays once it was given; of the others the newest put's count, so that the document
     is bounded.
     """
-    own_keys, clear = context.options.metadata_keys, context.clear_metadata
-    keys = dict.fromkeys((*own_keys, *thread.members))
+    keys = tuple(dict.fromkeys((*context.options.metadata_keys, *thread.members)))
     own = {key: value for key, value in identified(task.truth, keys).items() if key not in STEP_METADATA}
-    shown, _ = queryable_copy(own, clear, tuple(keys))
+    shown, _ = queryable_copy(own, context.clear_metadata, keys)
     given = {key: shown.pop(key) for key in keys if key in shown}
-    ids = {key: task.named.by_key[key] if key in own_keys else _named_by(own, key) for key in keys}
-    members = {
-        key: [member(text, thread.name_key, is_clear=clear is None or key in clear) for text in ids[key]]
-        for key in (own_keys if thread.begins else keys)
-    }
     lasting = {key: value for key, value in given.items() if value is not None}
-    return ThreadUse({"updated_at": context.now(), "last_metadata": shown, **task.preview}, lasting, members)
+    last = {"updated_at": context.now(), "last_metadata": shown, **task.preview}
+    return ThreadUse(last, lasting, _members(context, task, thread, own))
+
+
+def _members(context: Context, task: Put, thread: ThreadState, metadata: Mapping[str, Any]) -> dict[str, list[Member]]:
+    """Return whom a put names, by identity key: those of the saver and, in a thread that lives, those of the thread."""
+    own_keys, clear = context.options.metadata_keys, context.clear_metadata
+    keys = own_keys if thread.begins else dict.fromkeys((*own_keys, *thread.members))
+    ids = {key: task.named.by_key[key] if key in own_keys else _named_by(metadata, key) for key in keys}
+    return {
+        key: [member(text, thread.name_key, is_clear=clear is None or key in clear) for text in texts]
+        for key, texts in ids.items()
+    }
 
 
 def _named_by(metadata: Mapping[str, Any], key: str) -> list[str]:
@@ -237,14 +264,11 @@ def _named_by(metadata: Mapping[str, Any], key: str) -> list[str]:
 def _checkpoint_write(
     context: Context, task: Put, encoded: EncodedCheckpoint, ground: PutBase, now: datetime
 ) -> Replace:
+    """Return the write of a checkpoint document; its fields are in the order in which they are stored."""
     child, body, channels = task.child, encoded.body, encoded.channels
-    keys = context.options.metadata_keys
-    clear, omitted = queryable_copy(identified(task.truth, keys), context.clear_metadata, keys)
-    content = b"".join([body.ends, *(value.ends for value in channels.values())])
-    epoch = ground.thread.epoch
-    binding = checkpoint_binding(child.place, task.parent_id, epoch, now, encoded.is_old, body, channels)
+    key = {"_id": checkpoint_doc_id(child), "thread_id": child.thread_id}
     document: Document = {
-        "_id": checkpoint_doc_id(child),
+        "_id": key["_id"],
         "type": CHECKPOINT,
         "thread_id": child.thread_id,
         "checkpoint_ns": child.checkpoint_ns,
@@ -253,16 +277,30 @@ def _checkpoint_write(
         "created_at": now,
         "touched_at": now,
         "schema_version": SCHEMA_VERSION,
-        "epoch": epoch,
-        "metadata": clear,
-        **({"metadata_omitted": omitted} if omitted else {}),
+        "epoch": ground.thread.epoch,
+        **_readable_metadata(context, task.truth),
         **({"sends_in_parent": True} if encoded.is_old else {}),
         **({"parent_is_hidden": True} if ground.parent_is_hidden else {}),
         "body": _described(body),
         "channels": [{"channel": channel, **_described(value)} for channel, value in channels.items()],
-        "content": context.codec.seal(content, binding, 0 if encoded.is_short else LONGEST_PACKED),
+        "content": _sealed_content(context, task, encoded, ground.thread.epoch, now),
     }
-    return Replace({"_id": document["_id"], "thread_id": child.thread_id}, document)
+    return Replace(key, document)
+
+
+def _readable_metadata(context: Context, truth: CheckpointMetadata) -> Document:
+    """Return the fields of a checkpoint document that hold the readable copy of its metadata."""
+    keys = context.options.metadata_keys
+    clear, omitted = queryable_copy(identified(truth, keys), context.clear_metadata, keys)
+    return {"metadata": clear, "metadata_omitted": omitted} if omitted else {"metadata": clear}
+
+
+def _sealed_content(context: Context, task: Put, encoded: EncodedCheckpoint, epoch: int, now: datetime) -> Document:
+    """Return the inline bytes of all values of a checkpoint, sealed for its place."""
+    body, channels = encoded.body, encoded.channels
+    content = b"".join([body.ends, *(value.ends for value in channels.values())])
+    binding = checkpoint_binding(task.child.place, task.parent_id, epoch, now, encoded.is_old, body, channels)
+    return context.codec.seal(content, binding, 0 if encoded.is_short else LONGEST_PACKED)
 
 
 def _described(value: StoredValue) -> Document:
@@ -318,18 +356,23 @@ def base_from_cache(context: Context, address: CheckpointRef) -> PutBase | None:
 
 async def read_base(context: Context, address: CheckpointRef) -> PutBase:
     """Read the ground of a put on `address`, in one round trip and one for each level of names above the first."""
-    keys = [thread_doc_id(address.thread_id)]
-    if address.checkpoint_id is not None:
-        keys.append(checkpoint_doc_id(address))
-    query = {"_id": {"$in": keys}, "thread_id": address.thread_id}
-    found = {document["_id"]: document for document in await Find(context.checkpoints, query)}
-    thread_document, parent_document = found.get(keys[0]), found.get(keys[-1]) if keys[1:] else None
+    thread_document, parent_document = await _thread_and_parent(context, address)
     thread = known_thread(context, thread_document) or new_thread(context)
     records = await read_records(context, [parent_document] if parent_document else [])
     if not records or records[0].epoch != thread.epoch:
         return PutBase(thread, thread_document is not None, NO_PARENT)
     parent = await _usable_parent(context, records[0], thread)
     return PutBase(thread, True, parent, records[0].hidden)
+
+
+async def _thread_and_parent(context: Context, address: CheckpointRef) -> tuple[Document | None, Document | None]:
+    """Read the documents of a thread and of the checkpoint at an address, in one round trip."""
+    thread_key = thread_doc_id(address.thread_id)
+    parent_key = None if address.checkpoint_id is None else checkpoint_doc_id(address)
+    keys = [key for key in (thread_key, parent_key) if key is not None]
+    query = {"_id": {"$in": keys}, "thread_id": address.thread_id}
+    found = {document["_id"]: document for document in await Find(context.checkpoints, query)}
+    return found.get(thread_key), found.get(parent_key)
 
 
 async def _usable_parent(context: Context, record: StoredCheckpoint, thread: ThreadState) -> ParentState:

@@ -58,11 +58,15 @@ async def put_writes(
     await ensure_setup(context)
     await _stamp(context, address.thread_id)
     cuts, epoch = await _cut(context, address.thread_id, pending)
-    thread = context.state.threads.get(address.thread_id)
-    longest_packed = 0 if thread is not None and thread.is_short else LONGEST_PACKED
-    place = Place(address, task, path, epoch, longest_packed)
+    place = Place(address, task, path, epoch, _longest_packed(context, address.thread_id))
     documents = [_write(context, place, one, made) for one, made in zip(pending, cuts, strict=True)]
     await _store(context, context.writes, address.thread_id, documents)
+
+
+def _longest_packed(context: Context, thread_id: str) -> int:
+    """Return up to which length a write is packed: not at all in a thread whose state is known to be short."""
+    thread = context.state.threads.get(thread_id)
+    return 0 if thread is not None and thread.is_short else LONGEST_PACKED
 
 
 async def _store(context: Context, collection: str, thread_id: str, writes: Sequence[Write]) -> None:
@@ -106,13 +110,16 @@ async def _cut(
     thread = await ensure_thread(context, thread_id)
     work = partial(_cut_long, pending, thread.name_key)
     cuts = await Compute(work, sum(len(one.value[1]) for one in pending))
+    await _store_chunks(context, thread_id, thread.epoch, cuts)
+    return cuts, thread.epoch
+
+
+async def _store_chunks(context: Context, thread_id: str, epoch: int, cuts: Sequence[ChunkedValue]) -> None:
     chunks = {name: piece for made in cuts for name, piece in made.chunks.items()}
-    now = context.now()
-    writes = chunk_writes(context, thread_id, chunks, thread.epoch, now)
+    writes = chunk_writes(context, thread_id, chunks, epoch, context.now())
     await _store(context, context.checkpoints, thread_id, writes)
     for name, piece in chunks.items():
         context.state.chunks.put(chunk_doc_id(thread_id, name), piece)
-    return cuts, thread.epoch
 
 
 def _cut_long(pending: Sequence[PendingWrite], key: bytes) -> list[ChunkedValue]:

@@ -9,19 +9,17 @@ from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.checkpoint.serde.types import TASKS
 from pymongo.errors import OperationFailure
 
 from mongomem.arguments import checked_number
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.damage import UNREADABLE
 from mongomem.checkpoint.documents import config as configs
-from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint, StoredWrite
+from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint
 from mongomem.checkpoint.documents.collections import (
     CHECKPOINT,
     VISIBLE,
     checkpoint_doc_id,
-    epochs_stage,
     living_epoch,
     newest_stages,
     place_of,
@@ -41,7 +39,7 @@ from mongomem.checkpoint.plans.load import (
     revive_body,
     sound_records,
 )
-from mongomem.checkpoint.plans.restore import RestoredCheckpoint, Writes, restore
+from mongomem.checkpoint.plans.restore import RestoredCheckpoint, Writes, grouped, read_pending, restore
 from mongomem.checkpoint.plans.setup import ensure_ours
 from mongomem.checkpoint.plans.thread_state import thread_query
 from mongomem.engine.commands import Aggregate, Document, Find, Plan
@@ -129,19 +127,31 @@ async def _find_with_writes(
     except OperationFailure as error:
         if error.code != TOO_LARGE:
             raise
-        own = {"_id": thread_doc_id(address.thread_id)}
-        threads = await Find(context.checkpoints, own, {"thread_id": 1, "epoch": 1}, limit=1)
-        place = place_of(address) | {"epoch": living_epoch(address.thread_id, threads)}
-        return await read_records(context, await _find(context, ListQuery(place), None, 1)), None
+        return await _find_alone(context, address), None
     records = await read_records(context, documents)
     for record, document in zip(records, documents, strict=True):
         living = living_epoch(address.thread_id, document["thread"])
         if record.epoch != living:
             return ([], {}) if living in (None, epoch) else await _find_with_writes(context, address, living)
+    return records, await _joined_pending(context, records, documents)
+
+
+async def _joined_pending(
+    context: Context, records: Sequence[StoredCheckpoint], documents: Sequence[Document]
+) -> Writes | None:
+    """Read the writes that were joined to checkpoints; None where there may be more."""
     writes = [write for document in documents for write in document["pending_writes"]]
     if len(writes) == MOST_JOINED or any(record.sends_in_parent for record in records):
-        return records, None
-    return records, _grouped(await read_writes(context, writes))
+        return None
+    return grouped(await read_writes(context, writes))
+
+
+async def _find_alone(context: Context, address: CheckpointRef) -> list[StoredCheckpoint]:
+    """Read a checkpoint of the life that its thread has, without its writes: together they are too large."""
+    own = {"_id": thread_doc_id(address.thread_id)}
+    threads = await Find(context.checkpoints, own, {"thread_id": 1, "epoch": 1}, limit=1)
+    place = place_of(address) | {"epoch": living_epoch(address.thread_id, threads)}
+    return await read_records(context, await _find(context, ListQuery(place), None, 1))
 
 
 def _joined_writes(context: Context, address: CheckpointRef) -> Document:
@@ -198,18 +208,16 @@ async def page(
     wanted = size if query.limit is None else min(size, query.limit - given)
     if wanted <= 0:
         return Page([], None)
-    size = wanted if not query.filter else size
-    found = await _read_page(context, query, after, size)
+    found = await _read_page(context, query, after, size if query.filter else wanted)
     if not found.count and after is None:
         await ensure_ours(context)
-    matching, position, is_last = found.matching[:wanted], found.position, found.is_last
-    if len(found.matching) > wanted:
-        position, is_last = Position.at(matching[-1].address), False
-    tuples = [one.tuple for one in await _sound(context, matching, partial(_restore, context))]
-    if is_last or (query.limit is not None and given + len(tuples) >= query.limit):
+    chosen = found.up_to(wanted)
+    tuples = [one.tuple for one in await _sound(context, chosen.matching, partial(_restore, context))]
+    given += len(tuples)
+    if chosen.is_last or (query.limit is not None and given >= query.limit):
         return Page(tuples, None)
     grown = min(max(1, found.count) * 4, LARGEST_PAGE)
-    return Page(tuples, lambda: page(context, query, position, grown, given + len(tuples)))
+    return Page(tuples, lambda: page(context, query, chosen.position, grown, given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +235,13 @@ class Found:
     count: int
     position: Position | None
     is_last: bool
+
+    def up_to(self, wanted: int) -> Found:
+        """Return the first that match, and the position behind them."""
+        if len(self.matching) <= wanted:
+            return self
+        matching = self.matching[:wanted]
+        return Found(matching, self.count, Position.at(matching[-1].address), is_last=False)
 
 
 async def _read_page(context: Context, query: ListQuery, after: Position | None, size: int) -> Found:
@@ -332,7 +347,7 @@ async def _restore(
     """
     living = [record for record in records if context.is_alive(record.touched_at)]
     if writes is None:
-        writes, epochs = await _writes_of(context, living)
+        writes, epochs = await read_pending(context, living)
         living = [record for record in living if epochs.get(record.address.thread_id) == record.epoch]
     try:
         return await restore(context, living, writes)
@@ -351,49 +366,9 @@ async def _reread(context: Context, address: CheckpointRef, writes: Writes) -> l
     if not threads or not found or found[0].get("epoch") != threads[0].get("epoch"):
         return []
     # A long write whose chunks belong to an ended life of the thread ended with it.
-    living = {
-        place: [write for write in own if write.epoch in (None, threads[0].get("epoch"))]
-        for place, own in writes.items()
-    }
+    epochs = (None, threads[0].get("epoch"))
+    living = {place: [write for write in own if write.epoch in epochs] for place, own in writes.items()}
     try:
         return await restore(context, await read_records(context, found), living)
     except MissingChunkError as error:
         raise CorruptDataError(f"{address} cannot be restored: {error}") from error
-
-
-async def _writes_of(context: Context, records: Sequence[StoredCheckpoint]) -> tuple[Writes, Mapping[str, int | None]]:
-    """Read the pending writes of checkpoints, the sends that old ones left with their parents, and the threads' epochs.
-
-    The epochs are read behind the checkpoints: what was deleted since is of another.
-    """
-    if not records:
-        return {}, {}
-    places = [_among([record.address for record in records])]
-    parents = [record.address.at(record.parent_id) for record in records if record.sends_in_parent and record.parent_id]
-    if parents:
-        places.append(_among(parents) | {"channel": TASKS})
-    threads = {thread_doc_id(one): one for one in sorted({record.address.thread_id for record in records})}
-    stages = [{"$match": {"$or": places} if parents else places[0]}]
-    stages.append(epochs_stage(context.options.collections, list(threads.values())))
-    found = await Aggregate(context.writes, stages)
-    documents = {one["_id"]: one for one in found if isinstance(one["_id"], bytes) and one["_id"] in threads}
-    epochs = {threads[key]: living_epoch(threads[key], [one], "living_epoch") for key, one in documents.items()}
-    writes = await read_writes(context, found[: len(found) - len(documents)])
-    return _grouped(writes), epochs
-
-
-def _grouped(writes: Sequence[StoredWrite]) -> Writes:
-    """Return writes by the checkpoints that they belong to."""
-    grouped: dict[CheckpointRef, list[StoredWrite]] = {}
-    for write in writes:
-        grouped.setdefault(write.address, []).append(write)
-    return grouped
-
-
-def _among(addresses: Sequence[CheckpointRef]) -> Document:
-    """Return an index range that holds the writes of these checkpoints, and perhaps of neighbours."""
-    return {
-        "thread_id": {"$in": sorted({address.thread_id for address in addresses})},
-        "checkpoint_ns": {"$in": sorted({address.checkpoint_ns for address in addresses})},
-        "checkpoint_id": {"$in": sorted({address.checkpoint_id or "" for address in addresses})},
-    }

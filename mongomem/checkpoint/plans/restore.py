@@ -1,4 +1,4 @@
-"""From records to what a caller gets: values loaded together, then checkpoints put together."""
+"""From records to what a caller gets: pending writes read, values loaded together, checkpoints put together."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.base import CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import TASKS
 
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint, StoredWrite
+from mongomem.checkpoint.documents.collections import epochs_stage, living_epoch, thread_doc_id
 from mongomem.checkpoint.documents.config import CheckpointRef
-from mongomem.checkpoint.plans.load import Loaded, Placed, load, revive, revive_body
+from mongomem.checkpoint.plans.load import Loaded, Placed, load, read_writes, revive, revive_body
 from mongomem.checkpoint.serde.channels import BODY, ParentState
 from mongomem.checkpoint.serde.chunks import ParentChunks
 from mongomem.checkpoint.serde.versions import next_version
+from mongomem.engine.commands import Aggregate, Document
 from mongomem.engine.effects import Compute
 
 Writes = Mapping[CheckpointRef, Sequence[StoredWrite]]
@@ -35,6 +37,54 @@ class RestoredCheckpoint:
         """Return what a put must know of this checkpoint, seen under `generation`."""
         versions = dict(self.tuple.checkpoint["channel_versions"])
         return ParentState(versions, self.record.channels, self.known, generation)
+
+
+async def read_pending(
+    context: Context, records: Sequence[StoredCheckpoint]
+) -> tuple[Writes, Mapping[str, int | None]]:
+    """Read the pending writes of checkpoints, the sends that old ones left with their parents, and the threads' epochs.
+
+    The epochs are read behind the checkpoints: what was deleted since is of another.
+    """
+    if not records:
+        return {}, {}
+    threads = {thread_doc_id(one): one for one in sorted({record.address.thread_id for record in records})}
+    stages = [{"$match": _pending_query(records)}]
+    stages.append(epochs_stage(context.options.collections, list(threads.values())))
+    found = await Aggregate(context.writes, stages)
+    epochs = _living_epochs(found, threads)
+    writes = await read_writes(context, found[: len(found) - len(epochs)])
+    return grouped(writes), epochs
+
+
+def _living_epochs(found: Sequence[Document], threads: Mapping[bytes, str]) -> dict[str, int | None]:
+    """Return the epochs of threads from what `epochs_stage` added behind the writes."""
+    documents = {one["_id"]: one for one in found if isinstance(one["_id"], bytes) and one["_id"] in threads}
+    return {threads[key]: living_epoch(threads[key], [one], "living_epoch") for key, one in documents.items()}
+
+
+def _pending_query(records: Sequence[StoredCheckpoint]) -> Document:
+    """Return the query for the writes of checkpoints, and for the sends that old ones left with their parents."""
+    own = _among([record.address for record in records])
+    parents = [record.address.at(record.parent_id) for record in records if record.sends_in_parent and record.parent_id]
+    return {"$or": [own, _among(parents) | {"channel": TASKS}]} if parents else own
+
+
+def _among(addresses: Sequence[CheckpointRef]) -> Document:
+    """Return an index range that holds the writes of these checkpoints, and perhaps of neighbours."""
+    return {
+        "thread_id": {"$in": sorted({address.thread_id for address in addresses})},
+        "checkpoint_ns": {"$in": sorted({address.checkpoint_ns for address in addresses})},
+        "checkpoint_id": {"$in": sorted({address.checkpoint_id or "" for address in addresses})},
+    }
+
+
+def grouped(writes: Sequence[StoredWrite]) -> Writes:
+    """Return writes by the checkpoints that they belong to."""
+    by_checkpoint: dict[CheckpointRef, list[StoredWrite]] = {}
+    for write in writes:
+        by_checkpoint.setdefault(write.address, []).append(write)
+    return by_checkpoint
 
 
 async def restore(context: Context, records: Sequence[StoredCheckpoint], writes: Writes) -> list[RestoredCheckpoint]:
@@ -85,22 +135,28 @@ def _decode(
         channel: revive(context, record.address, value, loaded[channel].data)
         for channel, value in record.channels.items()
     }
-    revived = [
-        (write, revive(context, record.address, write.value, found.data))
-        for write, found in sorted(writes, key=lambda pair: pair[0].sort_key())
-    ]
-    _adopt_sends(checkpoint, [value for write, value in revived if write.address != record.address])
+    pending, sends = _revived_writes(context, record.address, writes)
+    _adopt_sends(checkpoint, sends)
     found = CheckpointTuple(
         config=record.address.config(),
         checkpoint=checkpoint,
         metadata=body.metadata,
         parent_config=_parent_config(record),
-        pending_writes=[
-            (write.task_id, write.channel, value) for write, value in revived if write.address == record.address
-        ],
+        pending_writes=pending,
     )
-    return RestoredCheckpoint(
-        found, record, {channel: ParentChunks(one.names) for channel, one in loaded.items() if one.names}
+    known = {channel: ParentChunks(one.names) for channel, one in loaded.items() if one.names}
+    return RestoredCheckpoint(found, record, known)
+
+
+def _revived_writes(
+    context: Context, address: CheckpointRef, writes: list[tuple[StoredWrite, Loaded]]
+) -> tuple[list[PendingWrite], list[Any]]:
+    """Return, in the order of their super-step, the pending writes of a checkpoint, and the sends of its parent's."""
+    ordered = sorted(writes, key=lambda pair: pair[0].sort_key())
+    revived = [(write, revive(context, address, write.value, found.data)) for write, found in ordered]
+    return (
+        [(write.task_id, write.channel, value) for write, value in revived if write.address == address],
+        [value for write, value in revived if write.address != address],
     )
 
 

@@ -67,19 +67,23 @@ def known_thread(context: Context, document: Document | None) -> ThreadState | N
     what = Title("thread {thread_id}", document)
     check_version(document, what)
     try:
-        thread_id = read_field(document, "thread_id", str)
-        check_key(document, thread_doc_id(thread_id))
-        check_type(document, THREAD)
-        epoch, generation = read_epoch(document), read_field(document, "generation", int)
-        stamped_at = read_time(document, "stamped_at")
-        is_over = not context.is_alive(stamped_at)
-        begins = is_over or bool(document.get("deleted_at")) or document.get("updated_at") is None
-        own_epoch = next_epoch(context.now(), epoch) if is_over else epoch
-        members = {} if begins else _members_beside_copies(document)
-        name_key = _name_key(context, thread_id, document, begins)
-        return ThreadState(own_epoch, generation, stamped_at, name_key, begins, members=members)
+        return _state_of(context, document)
     except (CorruptDataError, UnicodeError) as error:
         raise CorruptDataError(f"{what}: its document is not readable: {error}") from error
+
+
+def _state_of(context: Context, document: Document) -> ThreadState:
+    thread_id = read_field(document, "thread_id", str)
+    check_key(document, thread_doc_id(thread_id))
+    check_type(document, THREAD)
+    epoch, generation = read_epoch(document), read_field(document, "generation", int)
+    stamped_at = read_time(document, "stamped_at")
+    is_over = not context.is_alive(stamped_at)
+    begins = is_over or bool(document.get("deleted_at")) or document.get("updated_at") is None
+    own_epoch = next_epoch(context.now(), epoch) if is_over else epoch
+    members = {} if begins else _members_beside_copies(document)
+    name_key = _name_key(context, thread_id, document, begins)
+    return ThreadState(own_epoch, generation, stamped_at, name_key, begins, members=members)
 
 
 def _members_beside_copies(document: Document) -> Members:
@@ -255,21 +259,27 @@ def thread_write(context: Context, thread_id: str, thread: ThreadState, use: Thr
     life that has ended, until the put begins again.
     """
     now = context.now()
-    condition = {"_id": thread_doc_id(thread_id), "thread_id": thread_id, "generation": thread.generation}
     own: Document = (
         {"touched_at": now, "schema_version": SCHEMA_VERSION} | _secret(context, thread_id, thread) | use.last
     )
-    if thread.begins:
-        birth = {"type": THREAD, "created_at": now, "stamped_at": now, "epoch": thread.epoch}
-        known = {"identity": dict(use.lasting), "members": _listed(members_after(thread, use)), "metadata": {}}
-        forgotten = {name: "" for name in (*NAMING_FIELDS, "name_key") if name not in own | known}
-        change = {"$set": own | birth | known, "$unset": forgotten, "$rename": {"deleted_at": "ended_at"}}
-        return Update(condition, change, upsert=True)
+    change = _beginning(thread, use, own, now) if thread.begins else _continuation(context, thread, use, own, now)
+    return Update(thread_query(thread_id) | {"generation": thread.generation}, change, upsert=True)
+
+
+def _beginning(thread: ThreadState, use: ThreadUse, own: Document, now: datetime) -> Document:
+    """Return the change of a thread document with which a life begins; `own` are the fields that every use sets."""
+    birth = {"type": THREAD, "created_at": now, "stamped_at": now, "epoch": thread.epoch}
+    known = {"identity": dict(use.lasting), "members": _listed(members_after(thread, use)), "metadata": {}}
+    forgotten = {name: "" for name in (*NAMING_FIELDS, "name_key") if name not in own | known}
+    return {"$set": own | birth | known, "$unset": forgotten, "$rename": {"deleted_at": "ended_at"}}
+
+
+def _continuation(context: Context, thread: ThreadState, use: ThreadUse, own: Document, now: datetime) -> Document:
+    """Return the change of a thread document that goes on with a life, or makes a tombstone where it is gone."""
     lasting, more = lasting_changes(thread, use)
     tombstone = _tombstone(context, next_epoch(now, thread.epoch))
     made = {name: value for name, value in tombstone.items() if name not in own}
-    change = {"$set": own | lasting, "$setOnInsert": made, **({"$addToSet": more} if more else {})}
-    return Update(condition, change, upsert=True)
+    return {"$set": own | lasting, "$setOnInsert": made, **({"$addToSet": more} if more else {})}
 
 
 def lasting_changes(thread: ThreadState, use: ThreadUse) -> tuple[Document, Document]:
@@ -346,6 +356,11 @@ async def touch(context: Context, thread_id: str, thread: ThreadState) -> Thread
     await UpdateMany(context.checkpoints, all_chunks_of(thread_id) | living, touched)
     await UpdateMany(context.writes, living, touched)
     await UpdateMany(context.checkpoints, {"type": CHECKPOINT, **living}, touched)
+    return await _stamp(context, thread_id, thread, now)
+
+
+async def _stamp(context: Context, thread_id: str, thread: ThreadState, now: datetime) -> ThreadState:
+    """Stamp the document of a thread, and keep that in the cache."""
     unchanged = thread_query(thread_id) | {"epoch": thread.epoch}
     await UpdateMany(context.checkpoints, unchanged, {"$set": {"touched_at": now, "stamped_at": now}})
     stamped = replace(thread, stamped_at=now)

@@ -11,6 +11,7 @@ from typing import Any
 import bson
 
 from mongomem.arguments import checked_flag, checked_mapping, checked_number, shown
+from mongomem.checkpoint.caches import ThreadState
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents.collections import (
     CHECKPOINT,
@@ -112,7 +113,17 @@ async def list_threads(
     counts = checked_flag("count_checkpoints", count_checkpoints)
     wanted = checked_filter(filter)
     _check_clear(context, wanted)
-    conditions, behind = _conditions(wanted, context.options.metadata_keys), _behind(before)
+    found = await _first_matching(context, wanted, most, _behind(before), ended=ended)
+    if not found:
+        await ensure_ours(context)
+    return await _counted(context, found) if counts else [thread for thread, _ in found]
+
+
+async def _first_matching(
+    context: Context, wanted: Mapping[str, Any], most: int, behind: Document, *, ended: bool
+) -> list[tuple[Thread, Document]]:
+    """Read pages of the list until so many threads match a filter, or there are no more."""
+    conditions = _conditions(wanted, context.options.metadata_keys)
     found: list[tuple[Thread, Document]] = []
     while len(found) < most:
         size = most - len(found) if not wanted else NUMBER_IN_A_PAGE
@@ -121,9 +132,7 @@ async def list_threads(
         if len(documents) < size:
             break
         behind = behind_document(documents[-1])
-    if not found:
-        await ensure_ours(context)
-    return await _counted(context, found[:most]) if counts else [thread for thread, _ in found[:most]]
+    return found[:most]
 
 
 async def thread_page(
@@ -284,23 +293,37 @@ async def update_thread(context: Context, thread_id: object, metadata: object) -
     users, labels = _checked(context, metadata)
     await ensure_setup(context)
     for attempt in range(MAX_ATTEMPTS):
-        documents = await Find(context.checkpoints, thread_query(name), limit=1)
-        thread = known_thread(context, documents[0]) if documents else None
-        if thread is None or thread.begins:
-            raise ThreadNotFoundError(f"there is no thread {shown(name)}")
-        document = documents[0]
-        held = document.get("labels")
-        use = ThreadUse({}, users, {key: [member(text, b"", is_clear=True)] for key, text in users.items()})
-        shown_users, members = lasting_changes(thread, use)
-        _check_room(name, users, members_after(thread, use))
-        merged = _merged_labels(held or {}, labels)
-        unchanged = {"generation": thread.generation, "labels": held}
-        change = {"$set": {"labels": merged, **shown_users}, **({"$addToSet": members} if members else {})}
+        document, thread = await _living_thread(context, name)
+        change = _labelling(document, thread, users, labels)
+        unchanged = {"generation": thread.generation, "labels": document.get("labels")}
         reply = await BulkWrite(context.checkpoints, [Update(thread_query(name) | unchanged, change)])
         if reply.matched_count:
+            merged = change["$set"]["labels"]
             return read_listed(document | {"labels": merged, "identity": document.get("identity", {}) | users})
         await backoff(attempt)
     raise await contention_error(context, name)
+
+
+async def _living_thread(context: Context, thread_id: str) -> tuple[Document, ThreadState]:
+    """Read a thread that has checkpoints, and its state.
+
+    Raises:
+        ThreadNotFoundError: There is none.
+    """
+    documents = await Find(context.checkpoints, thread_query(thread_id), limit=1)
+    thread = known_thread(context, documents[0]) if documents else None
+    if thread is None or thread.begins:
+        raise ThreadNotFoundError(f"there is no thread {shown(thread_id)}")
+    return documents[0], thread
+
+
+def _labelling(document: Document, thread: ThreadState, users: Mapping[str, str], labels: Document) -> Document:
+    """Return the change of a thread document that merges labels, and makes users members where there is room."""
+    use = ThreadUse({}, users, {key: [member(text, b"", is_clear=True)] for key, text in users.items()})
+    shown_users, members = lasting_changes(thread, use)
+    _check_room(document["thread_id"], users, members_after(thread, use))
+    merged = _merged_labels(document.get("labels") or {}, labels)
+    return {"$set": {"labels": merged, **shown_users}, **({"$addToSet": members} if members else {})}
 
 
 def _checked(context: Context, metadata: object) -> tuple[dict[str, str], Document]:
@@ -312,16 +335,10 @@ def _checked(context: Context, metadata: object) -> tuple[dict[str, str], Docume
     """
     given = checked_mapping("metadata", metadata)
     check_nesting("metadata", given)
-    clear = context.clear_metadata
     users: dict[str, str] = {}
     labels: Document = {}
     for key, value in given.items():
-        if not is_field(key):
-            raise InvalidInputError(f"the keys of metadata are names without dots and '$' before them: {shown(key)}")
-        if clear is not None and key not in clear:
-            raise ConfigurationError(
-                f"{key!r} would stand readable in the database: name it in clear_metadata if it may"
-            )
+        _check_label(key, context.clear_metadata)
         if key in context.options.metadata_keys:
             users[key] = checked_identity(key, value)
         elif (said := queryable_value(value, LONGEST_COPY)) is not ABSENT:
@@ -330,6 +347,13 @@ def _checked(context: Context, metadata: object) -> tuple[dict[str, str], Docume
             kinds = "texts, numbers, true, false, None, and lists and mappings of them, none of them long"
             raise InvalidInputError(f"metadata[{key!r}] cannot stand readable, as {kinds} can: {shown(value)}")
     return users, labels
+
+
+def _check_label(key: object, clear: Collection[str] | None) -> None:
+    if not is_field(key):
+        raise InvalidInputError(f"the keys of metadata are names without dots and '$' before them: {shown(key)}")
+    if clear is not None and key not in clear:
+        raise ConfigurationError(f"{key!r} would stand readable in the database: name it in clear_metadata if it may")
 
 
 def _check_room(thread_id: str, users: Mapping[str, str], members: Members) -> None:

@@ -159,25 +159,43 @@ def encode(
     versions = checkpoint["channel_versions"]
     kept = {channel: parent.channels[channel] for channel in versions if holds(parent, channel, versions[channel])}
     fresh = {channel: value for channel, value in values.items() if channel not in kept}
-    long = {channel: one for channel, one in kept.items() if not one.names and one.size > KEPT_BYTES}
-    cuts = {channel: chunk_value(one.type, one.ends, key) for channel, one in long.items()} | _cut_fresh(
-        fresh, parent, key
-    )
+    cuts = _cut_kept(kept, key) | _cut_fresh(fresh, parent, key)
     if sum(len(made.stored.ends) for made in cuts.values()) > ENDS_BYTES:
-        cuts |= {
-            channel: chunk_value(*fresh[channel], key, keep_tail=False)
-            for channel in fresh
-            if cuts[channel].stored.names
-        }
+        cuts |= _cut_without_tails(fresh, cuts, key)
     stored = kept | {channel: made.stored for channel, made in cuts.items()}
     return EncodedCheckpoint(
         stored.pop(BODY),
         stored,
-        {channel: parent.known[channel] for channel in kept if channel in parent.known}
-        | {channel: made.known for channel, made in cuts.items() if made.known.names},
+        _known(parent, kept, cuts),
         {name: piece for made in cuts.values() for name, piece in made.chunks.items()},
         checkpoint["v"] < SENDS_IN_CHECKPOINT,
     )
+
+
+def _known(
+    parent: ParentState, kept: Mapping[str, StoredValue], cuts: Mapping[str, ChunkedValue]
+) -> dict[str, ParentChunks]:
+    """Return what the next put will know of the chunks of each value; a value without chunks has no entry."""
+    known = {channel: parent.known[channel] for channel in kept if channel in parent.known}
+    return known | {channel: made.known for channel, made in cuts.items() if made.known.names}
+
+
+def _cut_kept(kept: Mapping[str, StoredValue], key: bytes) -> dict[str, ChunkedValue]:
+    """Cut the inline values of the parent that are too long to stay inline in one more document."""
+    return {
+        channel: chunk_value(one.type, one.ends, key)
+        for channel, one in kept.items()
+        if not one.names and one.size > KEPT_BYTES
+    }
+
+
+def _cut_without_tails(
+    fresh: Mapping[str, Serialized], cuts: Mapping[str, ChunkedValue], key: bytes
+) -> dict[str, ChunkedValue]:
+    """Cut the new values that are in chunks once more, so that none leaves a tail in the document."""
+    return {
+        channel: chunk_value(*fresh[channel], key, keep_tail=False) for channel in fresh if cuts[channel].stored.names
+    }
 
 
 def _cut_fresh(values: Mapping[str, Serialized], parent: ParentState, key: bytes) -> dict[str, ChunkedValue]:

@@ -119,26 +119,37 @@ def chunk_value(
 ) -> ChunkedValue:
     """Cut a value into chunks named under `key`, with as many levels of names as it needs.
 
+    From the front to the back: regions that are finished, the pieces of the one that grows, the tail behind them. What
+    the parent has of regions and pieces is compared and not cut again, so the time is that of what changed. From the
+    bottom to the top: names, and names of names. Cutting the whole value anew would hash a long history at every step
+    to find nothing new in it.
+
     Without `keep_tail` the tail becomes a chunk too: for documents that hold too much already.
     """
     regions, rest, chunks = _regions(data, key, known)
     before = known.growing if len(regions) == len(known.regions) else ()
-    growing, tail = _growing(rest, key, before)
-    if not keep_tail:
-        growing, tail = [*growing, *_named([tail], key)], b""
+    growing, tail = _growing(rest, key, before, keep_tail)
     chunks |= dict(growing)
-    listed = b"".join([name for region in regions for name in region.names] + [name for name, _ in growing])
-    reached, names = set(split(listed)), list[bytes]()
+    listed = [name for region in regions for name in region.names] + [name for name, _ in growing]
+    names, reached = _names_by_level(b"".join(listed), key, chunks)
+    stored = StoredValue(type, data[:HEAD_BYTES] + tail, names, len(data))
+    new = {name: piece for name, piece in chunks.items() if name not in known.names}
+    return ChunkedValue(stored, new, ParentChunks(reached, regions, tuple(growing)))
+
+
+def _names_by_level(
+    listed: bytes, key: bytes, chunks: dict[bytes, bytes]
+) -> tuple[tuple[bytes, ...], frozenset[bytes]]:
+    """Cut joined names while they are long, into `chunks`; return what stays of each level, and all names there are."""
+    unfinished, reached = list[bytes](), set(split(listed))
     while len(listed) > LONGEST_NAMES:
-        *complete, unfinished = _cut(listed, NAMES)
+        *complete, rest = _cut(listed, NAMES)
         pieces = _named(complete, key)
         listed = b"".join([name for name, _ in pieces])
-        names.append(unfinished)
+        unfinished.append(rest)
         chunks.update(pieces)
         reached.update(split(listed))
-    stored = StoredValue(type, data[:HEAD_BYTES] + tail, (listed, *reversed(names)), len(data))
-    new = {name: piece for name, piece in chunks.items() if name not in known.names}
-    return ChunkedValue(stored, new, ParentChunks(frozenset(reached), regions, tuple(growing)))
+    return (listed, *reversed(unfinished)), frozenset(reached)
 
 
 def content_hash(piece: bytes, key: bytes) -> bytes:
@@ -167,8 +178,11 @@ def _regions(data: bytes, key: bytes, known: ParentChunks) -> tuple[tuple[Segmen
     return tuple(regions), growing, chunks
 
 
-def _growing(content: bytes, key: bytes, before: Sequence[Chunk]) -> tuple[list[Chunk], bytes]:
-    """Return the pieces of an unfinished region, those from `before` that it begins with as they are, and its tail."""
+def _growing(content: bytes, key: bytes, before: Sequence[Chunk], keep_tail: bool) -> tuple[list[Chunk], bytes]:
+    """Return the pieces of an unfinished region, those from `before` that it begins with as they are, and its tail.
+
+    Without `keep_tail` the tail is the last of the pieces, and empty.
+    """
     pieces: list[Chunk] = []
     start = 0
     for name, piece in before:
@@ -177,7 +191,7 @@ def _growing(content: bytes, key: bytes, before: Sequence[Chunk]) -> tuple[list[
         pieces.append((name, piece))
         start += len(piece)
     *complete, tail = _cut(content[start:], SMALL)
-    return pieces + _named(complete, key), tail
+    return (pieces + _named(complete, key), tail) if keep_tail else (pieces + _named([*complete, tail], key), b"")
 
 
 def _at_rest(region: Segment, key: bytes, chunks: dict[bytes, bytes]) -> Segment:

@@ -84,14 +84,25 @@ class MessageCache:
         is_known = 2 * unknown <= len(images)
         if not is_known and not self._admits():
             return serde.loads_typed((MSGPACK, data))
-        value = [
+        value = self._put_together(serde, elements, images)
+        self._made, self._copied = self._made + unknown, self._copied + len(images) - unknown
+        if not is_known:
+            self._check_learned(mark, elements)
+        return value
+
+    def _put_together(
+        self, serde: SerializerProtocol, elements: list[bytes], images: list[MessageSnapshot | None]
+    ) -> list[Any]:
+        """Revive a list: a copy of the image where there is one, else what the serializer makes of the element."""
+        return [
             self._revived(serde, one) if image is None else image.copy()
             for one, image in zip(elements, images, strict=True)
         ]
-        self._made, self._copied = self._made + unknown, self._copied + len(images) - unknown
-        if not is_known and 2 * len(self._by_data.get_all(elements)) < len(elements):
+
+    def _check_learned(self, mark: bytes, elements: list[bytes]) -> None:
+        """Note of a list that was to be learned where most of it was not."""
+        if 2 * len(self._by_data.get_all(elements)) < len(elements):
             self._begun.put(mark, Begun.NOT_LEARNED)
-        return value
 
     def clear(self) -> None:
         """Forget everything."""

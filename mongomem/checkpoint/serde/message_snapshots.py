@@ -107,7 +107,14 @@ class MessageSnapshot:
 
 
 def snapshot_of(message: Any, data: bytes = b"") -> MessageSnapshot | None:
-    """Make the image of a message, or None where it holds something that is not plain."""
+    """Make the image of a message, or None where it holds something that is not plain.
+
+    Everything is copied before anything is looked at: another thread may change the message meanwhile, and kinds and
+    weight must be those of what the image holds. Texts and None, which most fields are, are taken as they are, and the
+    containers of most others are empty: one shared object stands for all of these, and only the `deep` fields cost a
+    copy, here and in every message made of the image. `copy.deepcopy` would copy by the methods of the application's
+    classes, and not say whether a value is plain.
+    """
     if type(message) not in KINDS or message.__pydantic_private__ is not None:
         return None
     try:
@@ -121,7 +128,20 @@ def snapshot_of(message: Any, data: bytes = b"") -> MessageSnapshot | None:
     others = [(name, type(value)) for name, value in fields.items() if value is not None and type(value) is not str]
     empty = tuple([(name, kind) for name, kind in others if kind in EMPTIES and not fields[name]])
     deep = tuple([name for name, kind in others if kind not in EMPTIES or fields[name]])
-    fields.update([(name, EMPTIES[kind]) for name, kind in empty])
+    return _image(message, data, fields, extra, empty, deep)
+
+
+def _image(
+    message: Any,
+    data: bytes,
+    fields: dict[str, Any],
+    extra: dict[str, Any] | None,
+    empty: tuple[tuple[str, type[Any]], ...],
+    deep: tuple[str, ...],
+) -> MessageSnapshot:
+    """Make the image of a message from plain copies of its fields, which it keeps."""
+    for name, container in empty:
+        fields[name] = EMPTIES[container]
     given, types = frozenset(message.__pydantic_fields_set__), tuple(map(type, fields.values()))
     weight = IMAGE_BYTES + 2 * len(data) + sum([weight_of(fields[name]) for name in deep]) + weight_of(extra)
     kind: Any = type(message)

@@ -321,14 +321,19 @@ def _clauses(filter: Mapping[str, Any], field: str) -> list[Query]:
 
 def _part_clauses(field: str, key: str, wanted: Any) -> list[Query]:
     """Narrow one field; nothing where MongoDB's meaning could leave out a match (``$ne`` on arrays, say)."""
-    names, path = key.split("."), f"{field}.{key}"
-    if path.count(".") > MOST_NAMES or not all(is_plain_key(name) and is_text(name) for name in names):
+    path = f"{field}.{key}"
+    if path.count(".") > MOST_NAMES or not _can_be_named(key):
         return []
     if isinstance(wanted, dict) and not _has_operators(wanted):
         return [clause for inner, part in wanted.items() for clause in _part_clauses(path, inner, part)]
     tests = wanted if isinstance(wanted, dict) else {"$eq": wanted}
-    conditions = (_condition(name, operand, led=len(names) > 1) for name, operand in tests.items())
+    conditions = (_condition(name, operand, led="." in key) for name, operand in tests.items())
     return [{path: condition} for condition in conditions if condition]
+
+
+def _can_be_named(key: str) -> bool:
+    """Say whether a query can name a field, and every field on the way to it."""
+    return all(is_plain_key(name) and is_text(name) for name in key.split("."))
 
 
 def _condition(name: str, operand: Any, *, led: bool) -> Query | None:

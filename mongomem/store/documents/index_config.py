@@ -130,9 +130,7 @@ def resolve_index(index: Any) -> IndexSettings | None:
     with looking_at("index", ConfigurationError):
         options = _checked_options(index)
     with looking_at("metric", ConfigurationError):
-        metric = options.get("metric", "cosine")
-        if not isinstance(metric, str) or metric not in METRICS:
-            raise ConfigurationError(f"metric must be one of {METRICS}, not {shown(metric)}")
+        metric = _checked_metric(options.get("metric", "cosine"))
     with looking_at("fields", ConfigurationError):
         fields = _checked_fields(options.get("fields"))
     passed = {name: options.get(name) for name in ("dims", "model", "batch_size")}
@@ -152,6 +150,12 @@ def _checked_options(index: Any) -> dict[str, Any]:
     if options.get("embed") is None:
         raise ConfigurationError('index needs "embed", e.g. {"embed": "openai:text-embedding-3-small", "dims": 1536}')
     return options
+
+
+def _checked_metric(metric: Any) -> Metric:
+    if not isinstance(metric, str) or metric not in METRICS:
+        raise ConfigurationError(f"metric must be one of {METRICS}, not {shown(metric)}")
+    return metric
 
 
 def _checked_fields(fields: Any) -> tuple[str, ...]:

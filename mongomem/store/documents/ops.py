@@ -237,11 +237,15 @@ def _checked_put(op: PutOp, indexing: IndexSettings | None) -> NewItem | Deletio
         return Deletion(namespace, key)
     if not isinstance(op.value, Mapping):
         raise InvalidInputError(f"{name}: value must be a dict, not {shown(op.value)}")
-    if (len(namespace) + 1) * len(item_id(namespace, key).encode()) > LONGEST_ENTRIES:
-        raise UnstorableValueError(f"{name}: namespace and key are longer than the indexes of an item may be")
+    _check_entries(namespace, key, name)
     value = encode_value(op.value, name)
     texts = indexing.texts(value.value, index) if indexing else ()
     return NewItem(namespace, key, value, texts, index, ttl)
+
+
+def _check_entries(namespace: Namespace, key: str, name: str) -> None:
+    if (len(namespace) + 1) * len(item_id(namespace, key).encode()) > LONGEST_ENTRIES:
+        raise UnstorableValueError(f"{name}: namespace and key are longer than the indexes of an item may be")
 
 
 def _checked_listing(op: ListNamespacesOp) -> ListNamespacesOp:

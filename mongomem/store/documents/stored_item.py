@@ -170,7 +170,10 @@ def _check_kinds(document: Mapping[str, Any]) -> None:
         given = document.get(name)
         if given is not None and not isinstance(given, kind):
             raise CorruptDataError(f"its {name} is {shown(given)}")
-    minutes = document.get("ttl_minutes")
+    _check_minutes(document.get("ttl_minutes"))
+
+
+def _check_minutes(minutes: Any) -> None:
     if minutes is not None and (isinstance(minutes, bool) or not 0 < minutes <= LONGEST_MINUTES):
         raise CorruptDataError(f"its ttl_minutes is {shown(minutes)}")
 

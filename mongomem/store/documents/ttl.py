@@ -56,14 +56,7 @@ def checked_config(ttl: object) -> TTLConfig | None:
     """
     if ttl is None:
         return None
-    options: dict[str, Any] = {}
-    for name, given in _options(ttl):
-        if not isinstance(name, str) or plain(name) not in _OPTIONS:
-            raise ConfigurationError(f"Unknown option of ttl: {shown(name)}; there are {sorted(_OPTIONS)}")
-        kinds = _OPTIONS[plain(name)]
-        if not isinstance(given, kinds) or (isinstance(given, bool) and kinds is not bool):
-            raise ConfigurationError(f"ttl option {plain(name)}: {shown(given)} is of the wrong kind")
-        options[plain(name)] = plain(given)
+    options = dict(_checked_option(name, given) for name, given in _options(ttl))
     try:
         checked_minutes(options.get("default_ttl"), "default_ttl")
     except InvalidInputError as error:
@@ -80,6 +73,16 @@ def _options(ttl: object) -> list[tuple[object, object]]:
     raise ConfigurationError(
         f'ttl of a store is a TTLConfig such as {{"default_ttl": 60}}, in minutes, not {shown(ttl)}'
     )
+
+
+def _checked_option(name: object, given: object) -> tuple[str, Any]:
+    if not isinstance(name, str) or plain(name) not in _OPTIONS:
+        raise ConfigurationError(f"Unknown option of ttl: {shown(name)}; there are {sorted(_OPTIONS)}")
+    option: str = plain(name)
+    kinds = _OPTIONS[option]
+    if not isinstance(given, kinds) or (isinstance(given, bool) and kinds is not bool):
+        raise ConfigurationError(f"ttl option {option}: {shown(given)} is of the wrong kind")
+    return option, plain(given)
 
 
 def checked_minutes(minutes: object, name: str = "ttl") -> float | None:

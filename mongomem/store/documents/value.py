@@ -282,10 +282,7 @@ def _from_plain(value: Any) -> Any:
 
 def _exact(value: Any) -> Any:
     if isinstance(value, dict):
-        pairs = [(str.__str__(key), _exact(element)) for key, element in dict.items(value)]
-        if any(key.startswith(SPECIAL) or not is_plain_key(key) for key, _ in pairs):
-            return {f"{SPECIAL}object": [list(pair) for pair in pairs]}
-        return dict(pairs)
+        return _exact_object(value)
     if isinstance(value, tuple):
         return {f"{SPECIAL}tuple": [_exact(element) for element in elements(value)]}
     if isinstance(value, list):
@@ -296,6 +293,14 @@ def _exact(value: Any) -> Any:
     if isinstance(builtin, int) and not is_int64(builtin):
         return {f"{SPECIAL}integer": hex(builtin)}
     return builtin
+
+
+def _exact_object(value: dict[Any, Any]) -> dict[str, Any]:
+    """Say an object by itself, or by its pairs where a key is none of BSON or would be read as a special one."""
+    pairs = [(str.__str__(key), _exact(element)) for key, element in dict.items(value)]
+    if any(key.startswith(SPECIAL) or not is_plain_key(key) for key, _ in pairs):
+        return {f"{SPECIAL}object": [list(pair) for pair in pairs]}
+    return dict(pairs)
 
 
 def _from_exact(value: Any) -> Any:

@@ -9,6 +9,7 @@ from langgraph.store.base import GetOp, Item, ListNamespacesOp, Op, Result, Sear
 
 from mongomem.engine.effects import EmbedQueries
 from mongomem.store.context import Context
+from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.namespace import Namespace
 from mongomem.store.documents.ops import GroupedOps, Search, checked_search, group_ops, join_writes
 from mongomem.store.plans import read
@@ -16,6 +17,7 @@ from mongomem.store.plans.plain_search import plain_search
 from mongomem.store.plans.put import write
 from mongomem.store.plans.semantic_search import Scored, semantic_search
 from mongomem.store.plans.setup import ready_to_write
+from mongomem.store.vectors.quantization import Vector
 
 
 async def batch(context: Context, ops: Iterable[Op]) -> list[Result]:
@@ -71,19 +73,29 @@ async def _read(context: Context, work: GroupedOps, now: datetime) -> dict[int, 
     return results
 
 
-async def _search(context: Context, searches: Mapping[int, Search], now: datetime) -> dict[int, list[SearchItem]]:
-    """Search by meaning where there is a query and an index, else in order of update; then refresh what was found."""
+async def _found(context: Context, searches: Mapping[int, Search], now: datetime) -> dict[int, list[Scored]]:
+    """Search one after the other, with the queries of all embedded before."""
     indexing = context.indexing
-    texts = {search.query for search in searches.values() if search.query and search.limit} if indexing else set()
-    queries = (
-        dict(zip(texts, await EmbedQueries(indexing.embedder, list(texts)), strict=True)) if indexing and texts else {}
-    )
+    queries = await _embedded_queries(indexing, searches.values()) if indexing else {}
     found: dict[int, list[Scored]] = {}
     for place, search in searches.items():
         if indexing and search.query in queries:
             found[place] = await semantic_search(context, indexing, search, queries[search.query], now)
         else:
             found[place] = [(stored, None) for stored in await plain_search(context, search, now)]
+    return found
+
+
+async def _embedded_queries(indexing: IndexSettings, searches: Iterable[Search]) -> dict[str | None, Vector]:
+    """Embed the queries of searches, equal ones once; not those of a search that asks for nothing."""
+    texts = {search.query for search in searches if search.query and search.limit}
+    vectors = await EmbedQueries(indexing.embedder, list(texts)) if texts else ()
+    return dict(zip(texts, vectors, strict=True))
+
+
+async def _search(context: Context, searches: Mapping[int, Search], now: datetime) -> dict[int, list[SearchItem]]:
+    """Search by meaning where there is a query and an index, else in order of update; then refresh what was found."""
+    found = await _found(context, searches, now)
     used = {stored.id: stored for place, one in searches.items() if one.refresh_ttl for stored, _ in found[place]}
     await read.refresh(context, list(used.values()), now)
     return {place: [stored.search_item(score) for stored, score in answers] for place, answers in found.items()}

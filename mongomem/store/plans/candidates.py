@@ -28,6 +28,7 @@ from mongomem.store.plans.read import find_with_hint
 from mongomem.store.vectors.atlas import (
     MOST_NEIGHBOURS,
     NEIGHBOURS,
+    Stage,
     create_index,
     index_name,
     is_queryable,
@@ -95,15 +96,28 @@ async def _propose_by_atlas(
     exact = among is not None or count * NEIGHBOURS > MOST_NEIGHBOURS
     name = index_name(context.items, indexing.fingerprint)
     ask = partial(nearest, name, query, path=path, fingerprint=indexing.fingerprint, count=count, exact=exact)
+    found = await _neighbours(context, ask, among)
+    ids = ids_in([*found, *await _recent(context, path)])
+    return Candidates(list(dict.fromkeys(ids)), final=exact)
+
+
+async def _neighbours(
+    context: Context, ask: Callable[..., list[Stage]], among: Collection[str] | None
+) -> list[Document]:
+    """Ask Atlas, once or for each slice of the ids that one command can carry; best first."""
     found: list[Document] = []
     for part in [None] if among is None else slices(sorted(among)):
         found += await Aggregate(context.items, ask(among=part))
     found.sort(key=lambda document: -document.get("score", 0.0))
+    return found
+
+
+async def _recent(context: Context, path: str) -> list[Document]:
+    """Read the ids of what changed below a path within `RECENT`, newest first."""
     since = Timestamp(int((context.now() - RECENT).timestamp()), 0)
     condition = {"prefixes": path, "changed_at": {"$gt": since}}
-    recent = Find(context.items, condition, {"_id": 1}, sort=[("changed_at", -1)], limit=MOST_RECENT)
-    ids = ids_in([*found, *await find_with_hint(context, BY_CHANGE, recent)])
-    return Candidates(list(dict.fromkeys(ids)), final=exact)
+    newest = Find(context.items, condition, {"_id": 1}, sort=[("changed_at", -1)], limit=MOST_RECENT)
+    return await find_with_hint(context, BY_CHANGE, newest)
 
 
 async def uses_atlas(context: Context, indexing: IndexSettings) -> bool:

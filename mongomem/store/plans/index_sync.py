@@ -7,7 +7,7 @@ since, one where nothing was.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,7 +19,7 @@ from mongomem.store.documents.item import BY_CHANGE, BY_ID, name_of
 from mongomem.store.documents.namespace import id_range, namespace_of, path_range
 from mongomem.store.documents.stored_item import ids_in, is_id, stamps_in
 from mongomem.store.documents.value import as_utc
-from mongomem.store.plans.read import find_by_id, find_with_hint
+from mongomem.store.plans.read import find_by_id, find_with_hint, newest_stamps
 from mongomem.store.vectors.memory_index import Candidate, Change, MemoryIndex
 from mongomem.store.vectors.quantization import Vector
 from mongomem.store.vectors.watermark import LOWEST_STAMP, Stamp
@@ -64,15 +64,20 @@ async def survey(
     finalists = MemoryIndex(indexing.dims, indexing.metric)
     last = Page()
     while (last := await _page(context, indexing, path, last)).changes:
-        heat, page = MemoryIndex(indexing.dims, indexing.metric), last.changes
-        await _absorb(context, indexing, heat, page)
-        ranking = await Compute(partial(heat.rank, query, count, among), len(page) * indexing.dims)
+        heat = MemoryIndex(indexing.dims, indexing.metric)
+        await _absorb(context, indexing, heat, last.changes)
+        ranking = await Compute(partial(heat.rank, query, count, among), len(last.changes) * indexing.dims)
         size += heat.size
-        winners = {item for _, item in ranking}
-        finalists.absorb(change for change in page if change.id in winners)
+        finalists.absorb(_of_ranked(last.changes, ranking))
     if size <= context.matrices.limit:
         context.matrices.readmit(path)
     return finalists.rank(query, count, among)
+
+
+def _of_ranked(changes: Iterable[Change], ranking: Iterable[Candidate]) -> Iterator[Change]:
+    """Choose the changes of the items in a ranking."""
+    ranked = {item for _, item in ranking}
+    return (change for change in changes if change.id in ranked)
 
 
 async def _loads(context: Context, indexing: IndexSettings, matrix: MemoryIndex, path: str) -> bool:
@@ -110,9 +115,7 @@ async def _start(context: Context, path: str) -> tuple[int, list[Stamp]]:
     hello = await RunCommand({"hello": 1})
     if "localTime" in hello and hello.get("msg") != "isdbgrid":  # a mongos, whose clock stamps nothing
         return int(as_utc(hello["localTime"]).timestamp()), []
-    condition = {"prefixes": path, "changed_at": {"$lte": context.latest_stamp()}}
-    newest = Find(context.items, condition, {"changed_at": 1}, sort=[("changed_at", -1)], limit=1)
-    return 0, [stamp for _, stamp in stamps_in(await find_with_hint(context, BY_CHANGE, newest))]
+    return 0, await newest_stamps(context, path)
 
 
 async def _sweep(context: Context, matrix: MemoryIndex, path: str) -> None:
@@ -170,11 +173,16 @@ async def _catch_up(context: Context, indexing: IndexSettings, matrix: MemoryInd
     unknown = matrix.unknown(met)
     if unknown and matrix.may_wait(len(unknown)):
         return unknown
-    for start in range(0, len(unknown), PAGE):
-        news = await find_by_id(context, unknown[start : start + PAGE], CODED)
-        await _absorb(context, indexing, matrix, _changes(news, indexing))
+    await _read_again(context, indexing, matrix, unknown)
     matrix.note([stamp for _, stamp in met], began=began, ended=context.monotonic(), latest=context.latest_stamp())
     return []
+
+
+async def _read_again(context: Context, indexing: IndexSettings, matrix: MemoryIndex, ids: Sequence[str]) -> None:
+    """Take items into a matrix as they are now."""
+    for start in range(0, len(ids), PAGE):
+        found = await find_by_id(context, ids[start : start + PAGE], CODED)
+        await _absorb(context, indexing, matrix, _changes(found, indexing))
 
 
 def _changes(documents: Sequence[Document], indexing: IndexSettings) -> list[Change]:

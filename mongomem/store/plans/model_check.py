@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -92,14 +93,18 @@ def _changed(indexing: IndexSettings, sample: Sample) -> IndexMismatchError:
 
 async def _sample(context: Context, indexing: IndexSettings) -> Sample | None:
     """Find a short text of which the store has a vector by this configuration, in the first items."""
-    marks = {"index": 1, "generation": 1, "vectors.digest": 1}
-    page = await Find(context.items, {"_id": {"$gte": ""}}, marks, sort=[("_id", 1)], limit=SAMPLED, hint=BY_ID)
-    ours = indexing.fingerprint, indexing.generation
-    made = (one["_id"] for one in page if one.get("vectors") and (one.get("index"), one.get("generation", 0)) == ours)
-    some = list(islice(filter(is_id, made), MOST_READ))
+    some = list(islice(filter(is_id, await _embedded_ids(context, indexing)), MOST_READ))
     found = await find_by_id(context, some, STORED) if some else []
     samples = (sample for document in found for sample in _samples(indexing, document))
     return min(samples, key=lambda sample: len(sample.text), default=None)
+
+
+async def _embedded_ids(context: Context, indexing: IndexSettings) -> list[Any]:
+    """Read which of the first items have vectors by a configuration."""
+    marks = {"index": 1, "generation": 1, "vectors.digest": 1}
+    page = await Find(context.items, {"_id": {"$gte": ""}}, marks, sort=[("_id", 1)], limit=SAMPLED, hint=BY_ID)
+    ours = indexing.fingerprint, indexing.generation
+    return [one["_id"] for one in page if one.get("vectors") and (one.get("index"), one.get("generation", 0)) == ours]
 
 
 def _samples(indexing: IndexSettings, document: Document) -> list[Sample]:

@@ -22,8 +22,8 @@ from mongomem.store.damage import Damage
 from mongomem.store.documents.item import BY_CHANGE, BY_UPDATE, SHOWN
 from mongomem.store.documents.namespace import slices
 from mongomem.store.documents.ops import Search
-from mongomem.store.documents.stored_item import StoredItem, is_id, sound_items, stamps_in
-from mongomem.store.plans.read import answers, find_with_hint
+from mongomem.store.documents.stored_item import StoredItem, is_id, sound_items
+from mongomem.store.plans.read import answers, find_with_hint, newest_stamps
 from mongomem.store.vectors.watermark import IN_FLIGHT_SECONDS
 
 NEWEST_FIRST = (("updated_at", -1), ("_id", 1))
@@ -96,6 +96,7 @@ def _wanted(context: Context, search: Search, now: datetime, without: Collection
 
 
 async def _pages(context: Context, wanted: Wanted, count: int) -> list[StoredItem]:
+    """Read pages until so many items are chosen, then what changed meanwhile, where a page may have missed it."""
     began = context.monotonic()
     size = min(PAGE, count) + wanted.unrefused
     page = first = await _page(context, wanted, [], limit=size)
@@ -107,7 +108,12 @@ async def _pages(context: Context, wanted: Wanted, count: int) -> list[StoredIte
         read += len(page)
     if took_long or page is not first:
         chosen |= wanted.among(await _changed_since(context, wanted, began))
-    by_id = sorted(chosen.values(), key=lambda stored: stored.id)
+    return _newest_first(chosen.values())
+
+
+def _newest_first(items: Iterable[StoredItem]) -> list[StoredItem]:
+    """Sort items by update, newest first, then by id."""
+    by_id = sorted(items, key=lambda stored: stored.id)
     return sorted(by_id, key=lambda stored: stored.updated_at, reverse=True)
 
 
@@ -138,9 +144,8 @@ async def _changed_since(context: Context, wanted: Wanted, began: float) -> list
     The stamps of that are below the newest one by not more than the time until now and `IN_FLIGHT_SECONDS`, see
     `mongomem.store.vectors.watermark`.
     """
-    condition = {"prefixes": wanted.search.path, "changed_at": {"$lte": context.latest_stamp()}}
-    find = Find(context.items, condition, {"changed_at": 1}, sort=[("changed_at", -1)], limit=1)
-    newest = [stamp.time for _, stamp in stamps_in(await find_with_hint(context, BY_CHANGE, find))]
-    floor = max([0, *newest]) - IN_FLIGHT_SECONDS - math.ceil(context.monotonic() - began)
+    newest = await newest_stamps(context, wanted.search.path)
+    seconds = max([0, *(stamp.time for stamp in newest)])
+    floor = seconds - IN_FLIGHT_SECONDS - math.ceil(context.monotonic() - began)
     changed = {"$and": [*wanted.narrowed, {"changed_at": {"$gt": Timestamp(max(0, floor), 0)}}]}
     return await find_with_hint(context, BY_CHANGE, Find(context.items, changed, SHOWN, sort=[("changed_at", 1)]))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
 import numpy as np
 from langgraph.store.base import InvalidNamespaceError
 
-from mongomem.engine.commands import Delete, DeleteMany, Document, Write
+from mongomem.engine.commands import Delete, DeleteMany, Document, Update, Write
 from mongomem.engine.effects import EmbedDocuments
 from mongomem.engine.upserts import bulk_upsert
 from mongomem.store.context import Context
@@ -47,15 +47,25 @@ async def write(context: Context, batch: GroupedOps) -> None:
     _check_long(context, puts.values())
     existing = await _existing(context, puts)
     embedded = await _embed_puts(context, puts, existing)
-    now = context.now()  # and not before: embedding may take longer than an item is to live
     writes: dict[str, Write] = {item: Delete({"_id": item}) for item in batch.deletions}
+    writes.update(_updates(context, puts, existing, embedded))
+    for part in slices(writes):  # the server answers with the ids of what it made, in one message
+        await bulk_upsert(context.items, [writes[item] for item in part])
+
+
+def _updates(
+    context: Context, puts: Mapping[str, NewItem], existing: Mapping[str, Document], embedded: Mapping[str, Embedded]
+) -> Iterator[tuple[str, Update]]:
+    """Encode the puts, and refuse those that are too large. The time is that after embedding, which may take longer
+    than an item is to live.
+    """
+    now = context.now()
     for item, put in puts.items():
         there = existing.get(item)
         revive = there is not None and not _lives(context, there, now)
-        writes[item] = update = encode_item(put, embedded.get(item), now=now, there=there, revive=revive)
+        update = encode_item(put, embedded.get(item), now=now, there=there, revive=revive)
         check_size(update, name_of_item(put.namespace, put.key))
-    for part in slices(writes):  # the server answers with the ids of what it made, in one message
-        await bulk_upsert(context.items, [writes[item] for item in part])
+        yield item, update
 
 
 def _check_long(context: Context, puts: Iterable[NewItem]) -> None:
@@ -75,12 +85,16 @@ async def embed(
     """
     digests = {item: {indexing.digest(text.text): text for text in each} for item, each in texts.items()}
     missing = {key: text.text for each in digests.values() for key, text in each.items() if key not in known}
-    made = await EmbedDocuments(indexing.embedder, list(missing.values())) if missing else ()
-    if missing:
-        await compare_answers(context, indexing)
-    vectors = {**known, **dict(zip(missing, made, strict=True))}
+    vectors = {**known, **await _new_vectors(context, indexing, missing)} if missing else known
     named = indexing.fingerprint, indexing.generation, indexing.metric
     return {item: Embedded(*named, each, _rows(each, vectors, indexing.dims)) for item, each in digests.items()}
+
+
+async def _new_vectors(context: Context, indexing: IndexSettings, texts: Mapping[str, str]) -> dict[str, Vector]:
+    """Embed texts, by their digests, and see that the embedder answers as it did before."""
+    made = await EmbedDocuments(indexing.embedder, list(texts.values()))
+    await compare_answers(context, indexing)
+    return dict(zip(texts, made, strict=True))
 
 
 async def delete_namespace(context: Context, prefix: Namespace) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from bson.timestamp import Timestamp
 from langgraph.store.base import GetOp, Item, ListNamespacesOp
 from pymongo.errors import OperationFailure
 
@@ -14,7 +15,7 @@ from mongomem.arguments import shown
 from mongomem.engine.commands import BAD_HINT, UNAUTHORIZED, Aggregate, BulkWrite, Document, Find, Update
 from mongomem.store.context import Context
 from mongomem.store.documents.filter import matches
-from mongomem.store.documents.item import BY_ID, SHOWN
+from mongomem.store.documents.item import BY_CHANGE, BY_ID, SHOWN
 from mongomem.store.documents.namespace import (
     Namespace,
     id_range,
@@ -29,7 +30,7 @@ from mongomem.store.documents.namespace import (
     slices,
 )
 from mongomem.store.documents.ops import Search
-from mongomem.store.documents.stored_item import StoredItem, ids_in, read_item, sound_items
+from mongomem.store.documents.stored_item import StoredItem, ids_in, read_item, sound_items, stamps_in
 from mongomem.store.documents.ttl import expires_at
 
 
@@ -41,8 +42,8 @@ async def get(context: Context, ops: Mapping[int, GetOp], now: datetime) -> dict
         SchemaVersionError: A newer mongomem wrote one of them.
     """
     ids = {place: item_id(op.namespace, op.key) for place, op in ops.items()}
-    found = {item: read_item(document) for item, document in (await find_named(context, ids.values(), SHOWN)).items()}
-    there = {item: stored for item, stored in found.items() if not context.expiry.is_over(stored.expires_at, now)}
+    found = map(read_item, (await find_named(context, ids.values(), SHOWN)).values())
+    there = {stored.id: stored for stored in found if not context.expiry.is_over(stored.expires_at, now)}
     kept = {ids[place] for place, op in ops.items() if op.refresh_ttl}
     await refresh(context, [stored for item, stored in there.items() if item in kept], now)
     return {place: there[item].item() if item in there else None for place, item in ids.items()}
@@ -134,6 +135,13 @@ async def find_with_hint(context: Context, index: str, find: Find) -> list[Docum
                 raise
             context.readiness.miss_index(context.monotonic())
     return await find
+
+
+async def newest_stamps(context: Context, path: str) -> list[Timestamp]:
+    """Read the newest stamp below a path, of those that a server may have given until now; none where nothing is."""
+    condition = {"prefixes": path, "changed_at": {"$lte": context.latest_stamp()}}
+    find = Find(context.items, condition, {"changed_at": 1}, sort=[("changed_at", -1)], limit=1)
+    return [stamp for _, stamp in stamps_in(await find_with_hint(context, BY_CHANGE, find))]
 
 
 async def list_namespaces(context: Context, op: ListNamespacesOp, now: datetime) -> list[Namespace]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -123,11 +123,7 @@ async def reindex(context: Context, force: bool = False) -> int:
     if claim.is_made:
         context.readiness.agree(claim.target, context.monotonic())
         await compare_answers(context, claim.target)
-    last = await _pass(context, claim, ReindexPass())
-    total = last.changed
-    while last.changed:
-        last = await _pass(context, claim, last)
-        total += last.changed
+    total, last = await _passes(context, claim)
     await _make(context, claim)
     await _finish(context, claim)
     if last.refused:
@@ -157,16 +153,19 @@ async def _make(context: Context, claim: Claim) -> None:
     """
     if claim.is_made:
         return await _check(context, claim)
-    settings = claim.target.settings | ({FORCED: True} if claim.is_forced else {})
-    if claim.seen is None:
-        update = Update({"_id": CONFIGURATION}, {"$setOnInsert": settings}, upsert=True)
-    else:
-        seen = {name: claim.seen.get(name) for name in ("fingerprint", "generation", FORCED)}
-        gone = {name: "" for name in ("known_as", "generation", FORCED) if name not in settings}
-        update = Update({"_id": CONFIGURATION, **seen}, {"$set": settings, **({"$unset": gone} if gone else {})})
-    await BulkWrite(context.names.settings, [update])
+    await BulkWrite(context.names.settings, [_claiming(claim)])
     claim.is_made = True
     return await _check(context, claim)
+
+
+def _claiming(claim: Claim) -> Update:
+    """Build the change of the settings that a claim makes; of none where they are not as it has seen them."""
+    settings = claim.target.settings | ({FORCED: True} if claim.is_forced else {})
+    if claim.seen is None:
+        return Update({"_id": CONFIGURATION}, {"$setOnInsert": settings}, upsert=True)
+    seen = {name: claim.seen.get(name) for name in ("fingerprint", "generation", FORCED)}
+    gone = {name: "" for name in ("known_as", "generation", FORCED) if name not in settings}
+    return Update({"_id": CONFIGURATION, **seen}, {"$set": settings, **({"$unset": gone} if gone else {})})
 
 
 async def _check(context: Context, claim: Claim) -> None:
@@ -187,6 +186,16 @@ async def _finish(context: Context, claim: Claim) -> None:
     condition = {"_id": CONFIGURATION, "generation": claim.target.generation, FORCED: True}
     if claim.target.generation:
         await BulkWrite(context.names.settings, [Update(condition, {"$unset": {FORCED: ""}})])
+
+
+async def _passes(context: Context, claim: Claim) -> tuple[int, ReindexPass]:
+    """Go through all items until one pass changes nothing; return how many were changed, and that last pass."""
+    last = await _pass(context, claim, ReindexPass())
+    total = last.changed
+    while last.changed:
+        last = await _pass(context, claim, last)
+        total += last.changed
+    return total, last
 
 
 async def _pass(context: Context, claim: Claim, before: ReindexPass) -> ReindexPass:
@@ -211,20 +220,27 @@ def _undone(target: IndexSettings) -> Document:
 async def _convert(context: Context, claim: Claim, page: Sequence[Document], result: ReindexPass) -> None:
     texts = _texts(claim.target, page, result)
     embedded = await embed(context, claim.target, texts, vectors_of(page, claim.target))
-    converted: list[Document] = []
-    updates: list[Update] = []
-    for document in (document for document in page if document["_id"] in embedded):
+    converted = [document for document in page if document["_id"] in embedded]
+    fitting = _fitting(converted, embedded, result)
+    if fitting:
+        await _make(context, claim)
+        result.changed += await _write(context, fitting, result)
+
+
+def _fitting(
+    documents: Sequence[Document], embedded: Mapping[str, Embedded], result: ReindexPass
+) -> list[tuple[Document, Update]]:
+    """Pair documents with the changes that make their vectors anew; refuse those that these would make too large."""
+    fitting: list[tuple[Document, Update]] = []
+    for document in documents:
         update = _update(document, embedded[document["_id"]])
         try:
             check_size(update, name_of(document))
         except UnstorableValueError as error:
             result.refuse(document, error)
         else:
-            converted.append(document)
-            updates.append(update)
-    if updates:
-        await _make(context, claim)
-        result.changed += await _write(context, updates, converted, result)
+            fitting.append((document, update))
+    return fitting
 
 
 def _texts(indexing: IndexSettings, page: Sequence[Document], result: ReindexPass) -> dict[str, Sequence[EmbeddedText]]:
@@ -237,10 +253,9 @@ def _texts(indexing: IndexSettings, page: Sequence[Document], result: ReindexPas
     return texts
 
 
-async def _write(
-    context: Context, updates: Sequence[Update], converted: Sequence[Document], result: ReindexPass
-) -> int:
+async def _write(context: Context, converted: Sequence[tuple[Document, Update]], result: ReindexPass) -> int:
     """Write what can be written; return how many items were changed."""
+    updates = [update for _, update in converted]
     try:
         return (await BulkWrite(context.items, updates, ordered=False)).matched_count
     except BulkWriteError as error:
@@ -248,7 +263,7 @@ async def _write(
         if not failures or any(failure["code"] not in TOO_LARGE for failure in failures):
             raise
         for failure in failures:
-            result.refuse(converted[failure["index"]], failure["errmsg"])
+            result.refuse(converted[failure["index"]][0], failure["errmsg"])
         return int(error.details["nMatched"])
 
 

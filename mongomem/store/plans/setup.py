@@ -64,9 +64,7 @@ async def agree_on_configuration(context: Context) -> None:
         return
     stored = await stored_configuration(context)
     if stored is None:
-        setting = {"$setOnInsert": configured.settings}
-        await BulkWrite(context.names.settings, [Update({"_id": CONFIGURATION}, setting, upsert=True)])
-        stored = await stored_configuration(context)
+        stored = await _offer(context, configured)
     if stored is None:  # somebody drops the collection meanwhile: the next write agrees anew
         return
     known = _agreed(context, configured, stored)
@@ -74,6 +72,13 @@ async def agree_on_configuration(context: Context) -> None:
         condition = {"_id": CONFIGURATION, "fingerprint": stored["fingerprint"], "model": stored["model"]}
         await BulkWrite(context.names.settings, [Update(condition, {"$set": known.settings})])
         ready.is_named = True
+
+
+async def _offer(context: Context, configured: IndexSettings) -> Document | None:
+    """Make a configuration that of the store unless another process is quicker; return the one that it has then."""
+    setting = {"$setOnInsert": configured.settings}
+    await BulkWrite(context.names.settings, [Update({"_id": CONFIGURATION}, setting, upsert=True)])
+    return await stored_configuration(context)
 
 
 async def check_configuration(context: Context) -> IndexSettings | None:

@@ -32,6 +32,9 @@ from mongomem.store.vectors.watermark import LAST_STAMP, Stamp, Watermark
 Candidate: TypeAlias = tuple[float, str]
 """A rough score, and the id of the item it belongs to."""
 
+RankedRow: TypeAlias = tuple[float, int, str]
+"""A rough score, its row, and the owner of that."""
+
 BLOCK_ROWS = 256
 """Rows turned to float32 at a time: 1.5 MB of them at 1,536 dimensions stay in the cache of a core (measured)."""
 
@@ -126,15 +129,7 @@ class MemoryIndex(Guarded):
         Return the ids of those whose codes are damaged. They are as if they had none.
         """
         with self._lock:
-            stamps, newer = self._stamps, dict[str, Change]()
-            for change in changes:
-                known = stamps.get(change.id)
-                if known is None or known < change.stamp or latest < known:
-                    if known is not None:
-                        self._remove_rows(change.id)
-                    stamps[change.id] = change.stamp
-                    newer[change.id] = change
-            coded = [change for change in newer.values() if change.codes is not None]
+            coded = [change for change in self._newer(changes, latest) if change.codes is not None]
             damaged = [] if self._append(coded) else [one.id for one in coded if not are_codes(one.codes, self.dims)]
             if damaged:
                 self._append([change for change in coded if change.id not in damaged])
@@ -204,33 +199,66 @@ class MemoryIndex(Guarded):
         self._owners, self._rows, self._stamps = [], {}, {}
         self.freshness, self._swept, self._waited, self._loading_until = Watermark(), 0, 0, 0.0
 
+    def _newer(self, changes: Iterable[Change], latest: Stamp) -> Collection[Change]:
+        """Choose the changes that are newer than what is here. Their stamps are kept, and the rows they replace go.
+
+        A stamp beyond the `latest` that a server may have given is one that somebody made up: any other replaces it.
+        """
+        stamps, newer = self._stamps, dict[str, Change]()
+        for change in changes:
+            known = stamps.get(change.id)
+            if known is None or known < change.stamp or latest < known:
+                if known is not None:
+                    self._remove_rows(change.id)
+                stamps[change.id] = change.stamp
+                newer[change.id] = change
+        return newer.values()
+
     def _append(self, changes: list[Change]) -> bool:
-        """Append the codes of changes, all or none; say whether they were sound."""
+        """Append the codes of changes, all or none; say whether they were sound.
+
+        A first load appends thousands of items. So all are checked, decoded and copied at once, by a few calls of
+        numpy for all and none for each. The order is the contract: nothing is changed before everything is known to be
+        sound. Which items are not sound is no question here: `absorb` asks it in the rare case that some are not.
+        """
         if not changes:
             return True
         parts, size = [change.codes for change in changes], self._codes.itemsize
-        if {*map(type, parts)} != {bytes} or any(not length or length % size for length in {*map(len, parts)}):
+        if not _are_whole(parts, size):
             return False
         codes = decode_codes(parts, self.dims)
         if not can_be_ranked(codes):
             return False
+        self._append_codes(codes)
+        ids = [change.id for change in changes]
+        if len(ids) == len(codes):
+            self._append_single(ids)
+        else:
+            self._append_owners(ids, [len(part) // size for part in parts])
+        return True
+
+    def _append_codes(self, codes: Codes) -> None:
+        """Put codes behind the rows that have owners."""
         row = len(self._owners)
         if row:
             self._reserve(row + len(codes))
             self._codes[row : row + len(codes)] = codes
         else:
             self._codes = codes  # as it is: the first load need not be copied
-        ids = [change.id for change in changes]
-        if len(ids) == len(codes):
-            self._owners += ids
-            self._rows.update(zip(ids, ([own] for own in range(row, row + len(ids))), strict=True))
-            return True
-        for item, part in zip(ids, parts, strict=True):
-            count = len(part) // size
+
+    def _append_single(self, ids: list[str]) -> None:
+        """Give each of the next rows to one item: what `_append_owners` does, in one call for all."""
+        row = len(self._owners)
+        self._owners += ids
+        self._rows.update(zip(ids, ([own] for own in range(row, row + len(ids))), strict=True))
+
+    def _append_owners(self, ids: Iterable[str], counts: Iterable[int]) -> None:
+        """Give the next rows to items, to each as many as it has vectors."""
+        row = len(self._owners)
+        for item, count in zip(ids, counts, strict=True):
             self._rows[item] = list(range(row, row + count))
             self._owners += [item] * count
             row += count
-        return True
 
     def _reserve(self, rows: int) -> None:
         if rows > len(self._codes):
@@ -278,26 +306,41 @@ def _products(codes: Codes, query: Vector) -> Vector:
     return products
 
 
+def _are_whole(parts: Sequence[Any], size: int) -> bool:
+    """Say whether all parts are bytes and hold one code or more of a size, and nothing else."""
+    return {*map(type, parts)} == {bytes} and all(length and not length % size for length in {*map(len, parts)})
+
+
 def best(scores: Vector, residuals: Vector, owners: Sequence[str], count: int, slack: float) -> list[Candidate]:
     """Choose the `count` best owners of rows, and whoever is within `slack` of the last of them.
 
-    An owner of several rows counts with its best one, once. Where very many are equal, those behind the first `MOST`
-    have no use and are left out: vectors that rounding made alike still differ in what it took away, their residuals.
-    Only those that have no dimension in common with the query, and so a score of zero, are equal whatever they are.
+    An owner of several rows counts with its best one, once. So the best `count` rows may have fewer owners than that,
+    which only shows once they are chosen; then twice as many rows are. Refused: to find the owners of all rows first.
+    That is exact at once, but a step of Python for each row, where a partition of the scores is one call of numpy.
+
+    Where very many are equal, those behind the first are left out, see `_without_copies`.
     """
     rows = count
     while True:
         chosen = _at_least(scores, rows, slack)
         candidates = _by_owner((float(scores[row]), row, owners[row]) for row in chosen)
         if len(candidates) >= count or len(chosen) == len(owners):
-            break
+            return _without_copies(candidates, residuals, MOST * count + SPARE)
         rows = 2 * max(rows, len(chosen))
+
+
+def _without_copies(candidates: Iterable[RankedRow], residuals: Vector, most: int) -> list[Candidate]:
+    """Keep at most so many candidates that are equal: those behind them have no use.
+
+    Vectors that rounding made alike still differ in what it took away, their residuals. Only those that have no
+    dimension in common with the query, and so a score of zero, are equal whatever they are.
+    """
     alike: Counter[tuple[float, float]] = Counter()
     kept: list[Candidate] = []
     for score, row, owner in candidates:
         kind = (score, float(residuals[row]) if score else 0.0)
         alike[kind] += 1
-        if alike[kind] <= MOST * count + SPARE:
+        if alike[kind] <= most:
             kept.append((score, owner))
     return kept
 
@@ -311,9 +354,9 @@ def _at_least(scores: Vector, rows: int, slack: float) -> list[int]:
     return chosen
 
 
-def _by_owner(rows: Iterable[tuple[float, int, str]]) -> list[tuple[float, int, str]]:
+def _by_owner(rows: Iterable[RankedRow]) -> list[RankedRow]:
     """Give each owner its best row, best first."""
-    found: dict[str, tuple[float, int, str]] = {}
+    found: dict[str, RankedRow] = {}
     for score, row, owner in rows:
         if owner not in found or found[owner][0] < score:
             found[owner] = (score, row, owner)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-import time
 import weakref
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from mongomem.engine.clients import PerClient
+from mongomem.engine.clock import monotonic
 from mongomem.errors import UsageError
 
 T = TypeVar("T")
@@ -161,7 +161,7 @@ class _Errand(Generic[T]):
         self.coroutine = coroutine
         self.result: concurrent.futures.Future[T] = concurrent.futures.Future()
         self.task: asyncio.Task[T] | None = None
-        self.heard_at = time.monotonic()
+        self.heard_at = monotonic()
         self.has_answered = True
         self.was_running = True
 
@@ -189,7 +189,7 @@ class _Errand(Generic[T]):
         if self.loop.is_closed() or not (is_running or self.was_running):  # between two runs it is not for a moment
             raise UsageError(STOPPED.format(state="ended" if self.loop.is_closed() else "stopped"))
         self.was_running = is_running
-        if patience is not None and time.monotonic() - self.heard_at > patience:
+        if patience is not None and monotonic() - self.heard_at > patience:
             state = "was withdrawn before it began" if self.withdraw() else "was cancelled, and may have been done"
             raise UsageError(BLOCKED.format(state=state))
         if self.has_answered:
@@ -205,12 +205,12 @@ class _Errand(Generic[T]):
     # What follows runs on the loop.
 
     def _answer(self) -> None:
-        self.heard_at, self.has_answered = time.monotonic(), True
+        self.heard_at, self.has_answered = monotonic(), True
         _relieve(self.loop)
 
     def _begin(self) -> None:
+        _workers_of(self.loop).move()  # before the workers are looked at: until now nothing was there to move
         self._answer()
-        _workers_of(self.loop).move()
         if self.result.set_running_or_notify_cancel():
             self.task = self.loop.create_task(self.coroutine)
             self.task.add_done_callback(self._finish)
@@ -243,12 +243,12 @@ class _Workers:
         own_limit: How many threads there may be by the executor's own limit, while it is lifted.
     """
 
-    moved_at: float = field(default_factory=time.monotonic)
+    moved_at: float = field(default_factory=lambda: monotonic())
     own_limit: int | None = None
 
     def move(self) -> None:
         """Take note that an errand began or ended."""
-        self.moved_at = time.monotonic()
+        self.moved_at = monotonic()
 
     def relieve(self, executor: concurrent.futures.ThreadPoolExecutor) -> None:
         """Lift the limit where work waits and nothing moves; put it back where no work waits."""
@@ -256,7 +256,7 @@ class _Workers:
         waits = pool._work_queue.qsize()
         if not waits and self.own_limit is not None:
             pool._max_workers, self.own_limit = self.own_limit, None
-        if not waits or time.monotonic() - self.moved_at < RELIEF_SECONDS:
+        if not waits or monotonic() - self.moved_at < RELIEF_SECONDS:
             return
         self.move()
         self.own_limit = self.own_limit or pool._max_workers

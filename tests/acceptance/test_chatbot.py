@@ -9,7 +9,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from support.openai_server import OpenAIServer, RecordedRequest
+from support.waits import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -47,7 +47,11 @@ def chat(environment: dict[str, str]) -> Chat:
     def run(*arguments: str, lines: bytes | str = b"", code: int = 0, **variables: str) -> str:
         given = lines.encode() if isinstance(lines, str) else lines
         ran = subprocess.run(
-            [*CHATBOT, *arguments], input=given, capture_output=True, env={**environment, **variables}, timeout=60
+            [*CHATBOT, *arguments],
+            input=given,
+            capture_output=True,
+            env={**environment, **variables},
+            timeout=HANG_SECONDS,
         )
         errors = ran.stderr.decode()
         assert (ran.returncode, "Traceback" in errors) == (code, False), errors
@@ -191,7 +195,6 @@ class Terminal:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs in the background ignore it
         )
         os.close(slave)
-        self._deadline = time.monotonic() + 60
         self.shown = ""
 
     def type(self, keys: bytes) -> None:
@@ -205,7 +208,7 @@ class Terminal:
 
     def _read(self) -> bool:
         """Take in what is shown; return False at its end."""
-        ready, _, _ = select.select([self._master], [], [], max(0, self._deadline - time.monotonic()))
+        ready, _, _ = select.select([self._master], [], [], HANG_SECONDS)
         if not ready:
             raise TimeoutError(self.shown)
         try:
@@ -227,7 +230,7 @@ class Terminal:
         """Wait for the end; return the exit code."""
         while self._read():
             pass
-        return self._process.wait(timeout=20)
+        return self._process.wait(timeout=HANG_SECONDS)
 
     def close(self) -> None:
         """Leave nothing behind, whatever happened."""
@@ -256,11 +259,12 @@ def test_at_the_keyboard(terminal: Terminal, last_key: bytes, code: int) -> None
     assert "Traceback" not in terminal.shown
 
 
-def test_ctrl_c_while_it_starts(terminal: Terminal) -> None:
-    time.sleep(0.8)  # into its imports, which take longer
-    terminal.interrupt()
-    assert terminal.end() == 130
-    assert "Traceback" not in terminal.shown
+def test_ctrl_c_while_it_starts(environment: dict[str, str]) -> None:
+    with closing(Terminal({**environment, "PYTHONPROFILEIMPORTTIME": "1"})) as terminal:
+        terminal.wait_for("asyncio")  # into its imports, which Python then tells one by one
+        terminal.interrupt()
+        assert terminal.end() == 130
+        assert "Traceback" not in terminal.shown
 
 
 def asked(server: OpenAIServer, path: str) -> list[RecordedRequest]:

@@ -14,6 +14,7 @@ from pymongo.errors import InvalidOperation
 
 from mongomem import ConfigurationError, MongoMemory, MongoSaver, MongoStore, UsageError
 from mongomem.engine.client_context import ClientContext
+from support.waits import HANG_SECONDS
 
 CONFIG: Any = {"configurable": {"thread_id": "1"}}
 EVERYTHING = (MongoMemory, MongoSaver, MongoStore)
@@ -57,7 +58,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(HANG_SECONDS)
     assert failures == []
 
 

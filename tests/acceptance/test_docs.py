@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.waits import HANG_SECONDS
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -26,7 +28,9 @@ WITH_CODE = [document for document in DOCUMENTS if blocks(document, "python")]
 def test_the_code_of_a_document_prints_what_it_says(document: Path, mongo_uri: str, database_name: str) -> None:
     code = blocks(document, "python").replace('db_name="app"', f"db_name={database_name!r}")
     environment = {**os.environ, "MONGODB_URI": mongo_uri, "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=HANG_SECONDS
+    )
     assert (ran.stdout, ran.stderr) == (blocks(document, "text").replace("\n\n", "\n"), "")
 
 

@@ -21,6 +21,7 @@ from mongomem.checkpoint.plans.read import MOST_JOINED
 from mongomem.checkpoint.saver import MongoSaver
 from support.graphs import Play, Steps, chain_of
 from support.savers import KINDS, Calls, saver_of
+from support.waits import HANG_SECONDS
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 
@@ -192,7 +193,7 @@ def test_two_processes_write_to_one_thread(mongo_uri: str, mongo_client: MongoCl
         for name in ("left", "right")
     ]
     for process in started:
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=HANG_SECONDS)
         assert process.returncode == 0, errors
     saver = MongoSaver(mongo_client, database_name)
     listed = list(saver.list(THREAD))

@@ -25,6 +25,7 @@ from mongomem.engine.effects import HEAVY_BYTES
 from mongomem.errors import UsageError
 from support.graphs import State, Steps
 from support.savers import Calls
+from support.waits import HANG_SECONDS
 
 COLLECTIONS = ("mongomem_checkpoints", "mongomem_checkpoint_writes")
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -137,7 +138,7 @@ async def test_no_lock_makes_puts_wait_for_each_other(saver: MongoSaver, monkeyp
         under_way += 1
         if under_way == 100:
             all_there.set()
-        await asyncio.wait_for(all_there.wait(), 60)
+        await asyncio.wait_for(all_there.wait(), HANG_SECONDS)
         return await perform(command, database)
 
     monkeypatch.setattr(BulkWrite, "aperform", together)

@@ -32,10 +32,9 @@ from mongomem.engine.runners import Concerns, Runners, runners_for
 from support.graphs import State, Steps, chain_of
 from support.savers import Calls, loop_in_thread
 from support.stores import words
+from support.waits import HANG_SECONDS, await_that
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
-SECONDS = 20.0
-"""How long a test waits for what has to happen at once."""
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a thread that no loop knows; return its result or raise its error."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(function, *arguments).result(SECONDS)
+        return pool.submit(function, *arguments).result(HANG_SECONDS)
 
 
 class Told:
@@ -317,39 +316,73 @@ async def test_threads_that_wait_leave_the_loop_what_it_needs_to_go_on(
         assert len(await memory.store.asearch(("ada",))) == 5
 
 
-async def test_a_queue_that_moves_is_given_no_more_threads(
-    mongo_uri: str, database_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However long each call takes, and however many wait."""
-    monkeypatch.setattr(loops, "SLICE_SECONDS", 0.01)
-    executor = ThreadPoolExecutor(2)
-    asyncio.get_running_loop().set_default_executor(executor)
-    limits = set()
+class Pool(ThreadPoolExecutor):
+    """An executor whose threads never come free: what it is given waits."""
 
-    async def slow(texts: list[str]) -> list[list[float]]:
-        limits.add(executor._max_workers)
-        await asyncio.sleep(0.05)
-        return [[1.0] for _ in texts]
-
-    async with AsyncMongoClient(mongo_uri) as client:
-        store = MongoStore(client, database_name, index={"embed": slow, "dims": 1, "model": "slow"})
-        await store.aput(("ada",), "k", {"text": "tea"})
-        await asyncio.gather(*(asyncio.to_thread(store.search, ("ada",), query=str(one)) for one in range(60)))
-    assert limits == {2}
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.released = threading.Event()
+        for _ in range(limit):
+            self.submit(self.released.wait)
 
 
-async def test_threads_that_were_lent_are_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loops, "RELIEF_SECONDS", 0.05)
-    monkeypatch.setattr(loops, "SLICE_SECONDS", 0.01)
-    loop, executor = asyncio.get_running_loop(), ThreadPoolExecutor(1)
+@pytest.fixture
+def pool(clock: list[float]) -> Iterator[Pool]:
+    made = Pool(2)
+    yield made
+    made.released.set()
+    made.shutdown()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The monotonic clock, in hand."""
+    now = [1000.0]
+    monkeypatch.setattr(loops, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_queue_that_moves_is_given_no_more_threads(pool: Pool, clock: list[float]) -> None:
+    """However long, and however long each piece of work takes."""
+    workers = loops._Workers()
+    for _ in range(600):
+        pool.submit(print)
+    for _ in range(50):
+        clock[0] += loops.RELIEF_SECONDS * 0.9
+        workers.relieve(pool)
+        workers.move()
+    assert pool._max_workers == len(pool._threads) == 2
+
+
+def test_where_nothing_moves_threads_are_lent_up_to_a_ceiling_and_taken_back(pool: Pool, clock: list[float]) -> None:
+    workers, limits = loops._Workers(), []
+    for _ in range(3_000):
+        pool.submit(pool.released.wait)
+    for _ in range(12):
+        workers.relieve(pool)
+        assert pool._max_workers == (limits[-1] if limits else 2), "not before its time"
+        clock[0] += loops.RELIEF_SECONDS
+        workers.relieve(pool)
+        limits.append(pool._max_workers)
+    assert limits[:4] == [4, 8, 16, 32]
+    assert limits[-1] == loops.MOST_THREADS
+    pool.released.set()
+    await_that(lambda: not pool._work_queue.qsize())
+    workers.relieve(pool)
+    assert pool._max_workers == 2
+
+
+async def test_a_burst_after_a_rest_is_given_no_more_threads(clock: list[float]) -> None:
+    loop, executor = asyncio.get_running_loop(), ThreadPoolExecutor(2)
     loop.set_default_executor(executor)
 
-    async def needs_a_thread() -> int:
-        return await asyncio.to_thread(lambda: executor._max_workers)
+    async def nothing() -> None:
+        """Move."""
 
-    assert await asyncio.to_thread(loops.run_on, loop, needs_a_thread(), None) > 1
-    await asyncio.to_thread(loops.run_on, loop, asyncio.sleep(0.1), None)
-    assert executor._max_workers == 1
+    for _ in range(2):
+        clock[0] += 100 * loops.RELIEF_SECONDS
+        await asyncio.gather(*(asyncio.to_thread(loops.run_on, loop, nothing(), None) for _ in range(30)))
+    assert executor._max_workers == 2
 
 
 async def test_a_fan_out_of_sync_nodes_on_a_cold_client(mongo_uri: str, database_name: str) -> None:
@@ -470,11 +503,11 @@ def test_a_loop_that_ends_meanwhile_cancels_and_says_so(mongo_uri: str, failures
     async def main() -> threading.Thread:
         client: Any = AsyncMongoClient(mongo_uri)
         thread = waiting(runners_for(client, "d", Concerns()), told.plan(), failures)
-        await asyncio.to_thread(told.has_begun.wait, SECONDS)
+        await asyncio.to_thread(told.has_begun.wait, HANG_SECONDS)
         await client.close()
         return thread
 
-    asyncio.run(main()).join(SECONDS)
+    asyncio.run(main()).join(HANG_SECONDS)
     assert told.events == ["begun", "cancelled"]
     assert "was ending while a sync method waited for it" in str(failures[0])
 
@@ -485,11 +518,11 @@ def test_a_loop_that_stops_meanwhile_is_named(mongo_uri: str, failures: list[Bas
     async def main() -> threading.Thread:
         drivers = runners_for(AsyncMongoClient(mongo_uri), "d", Concerns())
         thread = waiting(drivers, told.plan(), failures)
-        await asyncio.to_thread(told.has_begun.wait, SECONDS)
+        await asyncio.to_thread(told.has_begun.wait, HANG_SECONDS)
         return thread
 
     thread = loop.run_until_complete(main())
-    thread.join(SECONDS)
+    thread.join(HANG_SECONDS)
     assert "stopped while a sync method waited for it" in str(failures[0])
     loop.run_until_complete(asyncio.sleep(0.01))
     loop.run_until_complete(loop.shutdown_default_executor())
@@ -504,8 +537,8 @@ async def test_a_loop_that_waits_for_its_own_thread_is_no_deadlock(
     told = Told(1.0)
     thread = waiting(drivers, told.plan(), failures)
     if begins:
-        await asyncio.to_thread(told.has_begun.wait, SECONDS)
-    thread.join(SECONDS)  # which blocks the loop
+        await asyncio.to_thread(told.has_begun.wait, HANG_SECONDS)
+    thread.join(HANG_SECONDS)  # which blocks the loop
     assert not thread.is_alive()
     assert "something blocks it" in str(failures[0])
     assert ("was cancelled, and may have been done" if begins else "was withdrawn before it began") in str(failures[0])
@@ -528,7 +561,7 @@ async def test_two_loops_that_wait_for_each_other_are_no_deadlock(mongo_uri: str
                 return runners_for(AsyncMongoClient(mongo_uri), "d", Concerns())
 
             async def wait(drivers: Runners) -> str:
-                both.wait(SECONDS)
+                both.wait(HANG_SECONDS)
                 try:
                     return drivers.run(Told(0.01).plan())
                 except UsageError as error:
@@ -551,7 +584,7 @@ async def test_what_never_ran_is_closed_and_nobody_warns(mongo_uri: str, databas
 async def test_cancelling_who_waits_for_the_thread_harms_nothing(drivers: Runners) -> None:
     told = Told(0.2)
     task = asyncio.ensure_future(asyncio.to_thread(drivers.run, told.plan()))
-    await asyncio.to_thread(told.has_begun.wait, SECONDS)
+    await asyncio.to_thread(told.has_begun.wait, HANG_SECONDS)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -639,7 +672,11 @@ except KeyboardInterrupt:
 def test_control_c_ends_the_wait_and_the_plan(program: str, said: list[str], mongo_uri: str) -> None:
     root = str(Path(mongomem.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-c", program, mongo_uri, root], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program, mongo_uri, root],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
     )
     assert (sorted(done.stdout.splitlines()), done.stderr, done.returncode) == (sorted(said), "", 0)
 

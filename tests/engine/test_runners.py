@@ -37,6 +37,7 @@ from mongomem.engine.commands import (
 from mongomem.engine.effects import HEAVY_BYTES, Compute, Sleep
 from mongomem.engine.runners import Concerns, Runners, runners_for
 from support.savers import KINDS, client_of
+from support.waits import HANG_SECONDS
 
 
 class Run:
@@ -231,7 +232,7 @@ async def test_a_refused_plan_is_closed_without_a_warning(mongo_uri: str, databa
         assert await runners.arun(scenario()) == OUTCOME
         used_elsewhere = threading.Thread(target=asyncio.run, args=(_refused_here(runners),))
         used_elsewhere.start()
-        used_elsewhere.join(20)
+        used_elsewhere.join(HANG_SECONDS)
     gc.collect()
 
 
@@ -286,7 +287,7 @@ def test_a_forked_child_has_worker_threads_of_its_own(mongo_uri: str) -> None:
     )
     with process:
         try:
-            output, errors = process.communicate(timeout=20)
+            output, errors = process.communicate(timeout=HANG_SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)  # the child that hangs, too
             raise

@@ -20,6 +20,7 @@ from mongomem.local_server.node_directory import State, write_state
 from mongomem.local_server.orphan import end_orphan
 from mongomem.local_server.server import LocalServer, find_mongod
 from support.local_data import connected, keys, write
+from support.waits import HANG_SECONDS
 
 pytestmark = pytest.mark.usefixtures("no_uri")
 
@@ -169,7 +170,7 @@ from mongomem.local_server.server import LocalServer
 with LocalServer({str(tmp_path / "a" / "b")!r}):
     pass
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=HANG_SECONDS)
     made = [tmp_path / "a", *(tmp_path / "a").rglob("*")]
     assert {path.name for path in made} >= {"keyfile", "start.lock", "server.json", "mongod.log", "WiredTiger"}
     assert {str(path): oct(path.stat().st_mode) for path in made if path.stat().st_mode & 0o077} == {}

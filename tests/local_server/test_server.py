@@ -19,7 +19,8 @@ from mongomem.errors import ConfigurationError, LocalServerError, UsageError
 from mongomem.local_server import mongod as mongod_module
 from mongomem.local_server.mongod import explain_exit
 from mongomem.local_server.server import LocalServer, default_data_dir, find_mongod, local_uri
-from support.local_data import await_that, connected, keys, write
+from support.local_data import connected, keys, write
+from support.waits import HANG_SECONDS, await_that
 
 pytestmark = pytest.mark.usefixtures("no_uri")
 
@@ -72,11 +73,11 @@ class Process:
         """Let the process end by itself."""
         assert self.popen.stdin is not None
         self.popen.stdin.close()
-        self.popen.wait(timeout=60)
+        self.popen.wait(timeout=HANG_SECONDS)
 
     def kill(self, number: int) -> None:
         self.popen.send_signal(number)
-        self.popen.wait(timeout=60)
+        self.popen.wait(timeout=HANG_SECONDS)
 
 
 @pytest.fixture

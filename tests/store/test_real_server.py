@@ -24,6 +24,7 @@ from mongomem.store.store import MongoStore
 from mongomem.store.vectors.memory_index import MOST_WAITS
 from mongomem.testing import FailingRunner, RecordingRunner
 from support.stores import CountingEmbedder, keys, words
+from support.waits import HANG_SECONDS
 
 NS = ("users", "u1")
 
@@ -388,7 +389,7 @@ async def test_who_is_cancelled_takes_nobody_along(mongo_uri: str, database_name
                 for _ in range(ticks):
                     await asyncio.sleep(0)
                 tasks[victim].cancel()
-                results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+                results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), HANG_SECONDS)
                 for number, result in enumerate(results):
                     if number == victim:
                         assert isinstance(result, asyncio.CancelledError)

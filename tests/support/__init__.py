@@ -9,5 +9,6 @@ hostile        values that no parameter expects
 filters        filters and values, drawn at random
 bag_of_words   an embedding without a model
 openai_server  a real HTTP server that speaks OpenAI's protocol
+waits          waits for what must happen, which measure nothing
 local_data     what the tests of the local server do with its data
 """

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from pymongo import MongoClient
@@ -25,11 +24,3 @@ def write(uri: str, key: str) -> None:
 def keys(uri: str) -> list[str]:
     with connected(uri) as client:
         return [document["_id"] for document in client.t.t.find(sort=[("_id", 1)])]
-
-
-def await_that(holds: Callable[[], bool], timeout: float = 60) -> None:
-    """Wait for what must happen. The timeout is no measurement: it ends a test that would wait for ever."""
-    deadline = time.monotonic() + timeout
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

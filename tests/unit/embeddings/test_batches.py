@@ -19,6 +19,7 @@ from mongomem.embeddings import Embedder, Vectors, resolve_embedder
 from mongomem.embeddings.batches import says_too_many
 from support.bag_of_words import bag_of_words
 from support.openai_server import REFUSALS, OpenAIServer
+from support.waits import HANG_SECONDS
 
 DIMS = 32
 MODEL = "text-embedding-3-small"
@@ -77,7 +78,7 @@ class WrappingEmbeddings(HttpxEmbeddings):
 
 
 def by_requests(texts: list[str], base_url: str) -> list[list[float]]:
-    answer = requests.post(f"{base_url}/embeddings", json=body_of(texts), headers=HEADERS, timeout=10)
+    answer = requests.post(f"{base_url}/embeddings", json=body_of(texts), headers=HEADERS, timeout=HANG_SECONDS)
     answer.raise_for_status()
     return [row["embedding"] for row in answer.json()["data"]]
 
@@ -179,7 +180,7 @@ def test_callers_at_once_share_what_was_found(server: OpenAIServer) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(HANG_SECONDS)
     assert len(found) == 6
     for vectors in found:
         np.testing.assert_allclose(vectors, words(TEXTS), rtol=1e-6)

@@ -19,6 +19,7 @@ from mongomem.embeddings import Embedder, resolve_embedder
 from mongomem.errors import DimensionMismatchError, InvalidInputError, UsageError
 from support.bag_of_words import bag_of_words
 from support.openai_server import OpenAIServer
+from support.waits import HANG_SECONDS
 
 DIMS = 32
 SMALL = "openai:text-embedding-3-small"
@@ -198,7 +199,7 @@ def test_an_async_function_serves_many_threads_at_once() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(HANG_SECONDS)
     assert not any(thread.is_alive() for thread in threads)
     assert len(set(arrived)) == 1
 
@@ -240,7 +241,7 @@ if hasattr(os, "fork"):
 """
     # From 3.12 on Python warns of any fork beside threads.
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
-    ended = subprocess.run(command, timeout=30, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, timeout=HANG_SECONDS, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 

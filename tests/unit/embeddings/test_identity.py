@@ -21,6 +21,7 @@ from mongomem.embeddings import resolve_embedder
 from mongomem.embeddings.identity import identity_of
 from mongomem.errors import ConfigurationError
 from support.bag_of_words import bag_of_words
+from support.waits import HANG_SECONDS
 
 KEY = "sk-abcdefghijklmnop123456"
 
@@ -331,7 +332,9 @@ def test_a_file_is_one_however_it_was_come_by_and_in_every_process(tmp_path: Pat
     for seed in ("1", "2"):
         environment = {"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": seed}
         command = [sys.executable, "-c", program]
-        ended = subprocess.run(command, env=environment, timeout=60, capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            command, env=environment, timeout=HANG_SECONDS, capture_output=True, text=True, check=False
+        )
         assert ended.returncode == 0, ended.stderr
         outputs.add(ended.stdout.strip())
     expected = ["embed", "make.<locals>.embed(dims=7)", "Calls(model=m)", "Calls.__call__"]
@@ -344,7 +347,7 @@ def test_a_module_run_as_a_script_has_the_name_that_it_has_imported(tmp_path: Pa
     file.write_text(f"{EMBEDDING}\n{script}identity_of(embed, None).name)\n")
     environment = {"PYTHONPATH": ":".join(sys.path)}
     command = [sys.executable, str(file)]
-    ended = subprocess.run(command, env=environment, timeout=60, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, env=environment, timeout=HANG_SECONDS, capture_output=True, text=True, check=False)
     assert (ended.stdout.strip(), ended.stderr) == ("function:embedding.embed", "")
 
 

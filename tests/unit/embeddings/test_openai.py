@@ -16,6 +16,7 @@ from mongomem.embeddings import Embedder, Vectors, resolve_embedder
 from mongomem.errors import ConfigurationError, DimensionMismatchError
 from support.bag_of_words import bag_of_words
 from support.openai_server import OpenAIServer
+from support.waits import HANG_SECONDS
 
 DIMS = 32
 SMALL = "openai:text-embedding-3-small"
@@ -144,7 +145,7 @@ def test_openai_serves_loop_after_loop_and_loops_at_once(server: OpenAIServer) -
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(HANG_SECONDS)
     assert len(server.requests) == 7 * 5
     assert embedder.clients._awaiting == {}, "each loop closed its client at its end"
 

@@ -11,6 +11,7 @@ import pytest
 
 from mongomem.embeddings import resolve_embedder
 from mongomem.errors import ConfigurationError
+from support.waits import HANG_SECONDS
 
 FACTS = [
     "The user is allergic to peanuts",
@@ -57,7 +58,12 @@ assert logging.getLogger().handlers == [] and logging.getLogger().level == loggi
 """
     environment = {"HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
     ended = subprocess.run(
-        [sys.executable, "-c", program], env=environment, timeout=30, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        env=environment,
+        timeout=HANG_SECONDS,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert list(tmp_path.iterdir()) == []

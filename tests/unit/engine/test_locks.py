@@ -13,6 +13,7 @@ import pytest
 import mongomem
 from mongomem.engine import locks
 from mongomem.engine.locks import Guarded, Lock
+from support.waits import HANG_SECONDS
 
 # In a process of its own, since only there is it known which threads there are.
 FORKING = """
@@ -82,7 +83,7 @@ USES = {
 }
 
 def use(kind):
-    signal.alarm(20)  # ends it where it hangs
+    signal.alarm(600)  # ends it where it hangs
     for name, call in USES.items():
         print(kind, name, call(), flush=True)
     os._exit(0)
@@ -128,7 +129,7 @@ KEPT = FRESH | {"bounded": "(b'1', None, b'2')", "matrices": "(1, ['a'])", "matr
 
 def forked(state: str) -> tuple[list[str], str]:
     command = [sys.executable, "-c", FORKING, str(Path(mongomem.__file__).parents[1]), state]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
     return done.stdout.splitlines(), done.stderr
 
 

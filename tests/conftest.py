@@ -23,6 +23,8 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
+from support.openai_server import OpenAIServer
+
 if sys.version_info < (3, 11):
     collect_ignore = ["acceptance/test_clients_deepagents.py"]  # deepagents is for Python 3.11 and newer
 
@@ -82,3 +84,12 @@ def database_name(request: pytest.FixtureRequest, mongo_client: MongoClient) -> 
     name = f"test_{uuid4().hex}"
     yield name
     mongo_client.drop_database(name)
+
+
+@pytest.fixture
+def openai_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    """A server of embeddings, where ``"openai:MODEL"`` asks in this test."""
+    with OpenAIServer() as running:
+        monkeypatch.setenv("OPENAI_BASE_URL", running.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "test-key")
+        yield running

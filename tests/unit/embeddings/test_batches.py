@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -31,14 +31,6 @@ WORLDS: dict[str, Callable[[Embedder, list[str]], Vectors]] = {
     "sync": lambda embedder, texts: embedder.embed_documents(texts),
     "async": lambda embedder, texts: asyncio.run(embedder.aembed_documents(texts)),
 }
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    with OpenAIServer() as running:
-        monkeypatch.setenv("OPENAI_BASE_URL", running.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "test-key")
-        yield running
 
 
 def body_of(texts: list[str]) -> dict[str, Any]:
@@ -94,10 +86,10 @@ async def in_words_only(texts: list[str], base_url: str) -> list[list[float]]:
 
 EMBEDDERS: dict[str, Callable[[OpenAIServer], Any]] = {
     "openai": lambda _server: f"openai:{MODEL}",
-    "langchain": lambda server: HttpxEmbeddings(server.base_url),
-    "langchain, wrapped": lambda server: WrappingEmbeddings(server.base_url),
-    "function": lambda server: partial(by_requests, base_url=server.base_url),
-    "async function": lambda server: partial(in_words_only, base_url=server.base_url),
+    "langchain": lambda openai_server: HttpxEmbeddings(openai_server.base_url),
+    "langchain, wrapped": lambda openai_server: WrappingEmbeddings(openai_server.base_url),
+    "function": lambda openai_server: partial(by_requests, base_url=openai_server.base_url),
+    "async function": lambda openai_server: partial(in_words_only, base_url=openai_server.base_url),
 }
 
 
@@ -111,67 +103,67 @@ EMBEDDERS: dict[str, Callable[[OpenAIServer], Any]] = {
     ],
 )
 def test_too_many_texts_are_halved_and_the_size_is_remembered(
-    kind: str, who: str, world: str, server: OpenAIServer
+    kind: str, who: str, world: str, openai_server: OpenAIServer
 ) -> None:
-    server.most_inputs = 10, who
-    embedder = resolve_embedder(EMBEDDERS[kind](server), dims=DIMS)
+    openai_server.most_inputs = 10, who
+    embedder = resolve_embedder(EMBEDDERS[kind](openai_server), dims=DIMS)
     np.testing.assert_allclose(WORLDS[world](embedder, TEXTS), words(TEXTS), rtol=1e-6)
-    assert server.sizes == [25, 12, 6, 6, 6, 6, 1]
+    assert openai_server.sizes == [25, 12, 6, 6, 6, 6, 1]
     np.testing.assert_allclose(WORLDS[world](embedder, TEXTS[:13]), words(TEXTS[:13]), rtol=1e-6)
-    assert server.sizes[7:] == [6, 6, 1]
+    assert openai_server.sizes[7:] == [6, 6, 1]
 
 
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("kind", EMBEDDERS)
-def test_a_size_that_is_said_is_never_exceeded(kind: str, world: str, server: OpenAIServer) -> None:
-    server.most_inputs = 10, "DashScope"
-    embedder = resolve_embedder(EMBEDDERS[kind](server), dims=DIMS, batch_size=10)
+def test_a_size_that_is_said_is_never_exceeded(kind: str, world: str, openai_server: OpenAIServer) -> None:
+    openai_server.most_inputs = 10, "DashScope"
+    embedder = resolve_embedder(EMBEDDERS[kind](openai_server), dims=DIMS, batch_size=10)
     np.testing.assert_allclose(WORLDS[world](embedder, TEXTS), words(TEXTS), rtol=1e-6)
-    assert server.sizes == [10, 10, 5]
+    assert openai_server.sizes == [10, 10, 5]
 
 
-def test_a_size_that_is_said_too_large_is_halved(server: OpenAIServer) -> None:
-    server.most_inputs = 5, "TEI"
+def test_a_size_that_is_said_too_large_is_halved(openai_server: OpenAIServer) -> None:
+    openai_server.most_inputs = 5, "TEI"
     resolve_embedder(f"openai:{MODEL}", dims=DIMS, batch_size=8).embed_documents(TEXTS[:16])
-    assert server.sizes == [8, 4, 4, 4, 4]
+    assert openai_server.sizes == [8, 4, 4, 4, 4]
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_a_text_that_is_refused_alone_is_raised_as_it_is(world: str, server: OpenAIServer) -> None:
-    server.most_inputs = 0, "TEI as OpenAI"
+def test_a_text_that_is_refused_alone_is_raised_as_it_is(world: str, openai_server: OpenAIServer) -> None:
+    openai_server.most_inputs = 0, "TEI as OpenAI"
     embedder = resolve_embedder(f"openai:{MODEL}", dims=DIMS)
     with pytest.raises(openai.APIStatusError, match="maximum allowed batch size 0"):
         WORLDS[world](embedder, TEXTS)
-    assert server.sizes == [25, 12, 6, 3, 1]
-    server.most_inputs = None
-    server.requests.clear()
+    assert openai_server.sizes == [25, 12, 6, 3, 1]
+    openai_server.most_inputs = None
+    openai_server.requests.clear()
     WORLDS[world](embedder, TEXTS)
-    assert server.sizes == [25], "the number of the texts was not why"
+    assert openai_server.sizes == [25], "the number of the texts was not why"
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_other_refusals_are_not_repeated_in_parts(world: str, server: OpenAIServer) -> None:
+def test_other_refusals_are_not_repeated_in_parts(world: str, openai_server: OpenAIServer) -> None:
     embedder = resolve_embedder(f"openai:{MODEL}", dims=DIMS)
     with pytest.raises(openai.BadRequestError, match="maximum context length"):
         WORLDS[world](embedder, [*TEXTS, "tea " * 9000])
-    server.fail(400)
+    openai_server.fail(400)
     with pytest.raises(openai.BadRequestError, match="Told to fail"):
         WORLDS[world](embedder, TEXTS)
-    assert server.sizes == [26, 25]
+    assert openai_server.sizes == [26, 25]
 
 
-def test_many_texts_cost_few_refusals(server: OpenAIServer) -> None:
-    server.most_inputs = 10, "DashScope"
+def test_many_texts_cost_few_refusals(openai_server: OpenAIServer) -> None:
+    openai_server.most_inputs = 10, "DashScope"
     texts = [f"word{n}" for n in range(600)]
     vectors = resolve_embedder(f"openai:{MODEL}", dims=DIMS).embed_documents(texts)
     np.testing.assert_allclose(vectors, words(texts), rtol=1e-6)
-    refused = [size for size in server.sizes if size > 10]
+    refused = [size for size in openai_server.sizes if size > 10]
     assert len(refused) <= 6
-    assert len(server.sizes) <= 6 + 600 // 5
+    assert len(openai_server.sizes) <= 6 + 600 // 5
 
 
-def test_callers_at_once_share_what_was_found(server: OpenAIServer) -> None:
-    server.most_inputs = 10, "TEI"
+def test_callers_at_once_share_what_was_found(openai_server: OpenAIServer) -> None:
+    openai_server.most_inputs = 10, "TEI"
     embedder = resolve_embedder(f"openai:{MODEL}", dims=DIMS)
     found: list[Vectors] = []
     threads = [

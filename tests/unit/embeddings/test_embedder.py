@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -68,14 +68,6 @@ class WordEmbeddings(Embeddings):
         return words([text])[0]
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    with OpenAIServer() as running:
-        monkeypatch.setenv("OPENAI_BASE_URL", running.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "test-key")
-        yield running
-
-
 def within(seconds: float, call: Callable[[], Any]) -> Any:
     """Run `call` in a thread of its own, and fail where it does not end: a deadlock must not hang the suite."""
     outcome: list[Any] = []
@@ -134,7 +126,7 @@ EMBEDDERS = {
 
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("kind", EMBEDDERS)
-def test_every_kind_answers_in_every_world(kind: str, world: str, server: OpenAIServer) -> None:
+def test_every_kind_answers_in_every_world(kind: str, world: str, openai_server: OpenAIServer) -> None:
     dims = 64 if kind == "local" else DIMS
     embedder = resolve_embedder(EMBEDDERS[kind], dims=dims, model="test")
     documents, query = within(10, lambda: WORLDS[world](embedder, ["I like tea", "", "日本 🗾"]))

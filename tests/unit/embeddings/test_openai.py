@@ -6,7 +6,7 @@ import asyncio
 import gc
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import openai
@@ -28,17 +28,9 @@ WORLDS: dict[str, Callable[[Embedder, list[str]], Vectors]] = {
 }
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    with OpenAIServer() as running:
-        monkeypatch.setenv("OPENAI_BASE_URL", running.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "test-key")
-        yield running
-
-
-def test_openai_asks_for_base64_with_the_environments_key(server: OpenAIServer) -> None:
+def test_openai_asks_for_base64_with_the_environments_key(openai_server: OpenAIServer) -> None:
     resolve_embedder(SMALL, dims=DIMS).embed_documents(["I like tea", ""])
-    (request,) = server.requests
+    (request,) = openai_server.requests
     assert request.headers["authorization"] == "Bearer test-key"
     assert request.body == {
         "model": "text-embedding-3-small",
@@ -58,19 +50,19 @@ def test_openai_asks_for_base64_with_the_environments_key(server: OpenAIServer) 
     ],
 )
 def test_dimensions_are_sent_to_models_that_know_them(
-    model: str, dims: int | None, sent: int | None, server: OpenAIServer
+    model: str, dims: int | None, sent: int | None, openai_server: OpenAIServer
 ) -> None:
     vector = resolve_embedder(f"openai:{model}", dims=dims).embed_query("a")
-    assert server.requests[0].body.get("dimensions") == sent
+    assert openai_server.requests[0].body.get("dimensions") == sent
     assert vector.size == (dims or 3072)
 
 
 @pytest.mark.parametrize("world", ["sync", "async"])
-def test_openai_batches_by_count_and_keeps_the_order(world: str, server: OpenAIServer) -> None:
+def test_openai_batches_by_count_and_keeps_the_order(world: str, openai_server: OpenAIServer) -> None:
     texts = [f"word{i}" for i in range(5000)]
     embedder = resolve_embedder(SMALL, dims=DIMS)
     documents = WORLDS[world](embedder, texts)
-    assert [len(request.body["input"]) for request in server.requests] == [2048, 2048, 904]
+    assert [len(request.body["input"]) for request in openai_server.requests] == [2048, 2048, 904]
     np.testing.assert_allclose(documents, words(texts), rtol=1e-6)
 
 
@@ -82,35 +74,35 @@ def test_openai_batches_by_count_and_keeps_the_order(world: str, server: OpenAIS
         ("茶" * 2500, [40, 40]),
     ],
 )
-def test_openai_batches_by_tokens(text: str, sizes: list[int], server: OpenAIServer) -> None:
+def test_openai_batches_by_tokens(text: str, sizes: list[int], openai_server: OpenAIServer) -> None:
     resolve_embedder(SMALL, dims=DIMS).embed_documents([text] * 80)
-    assert [len(request.body["input"]) for request in server.requests] == sizes
+    assert [len(request.body["input"]) for request in openai_server.requests] == sizes
 
 
-def test_a_text_over_the_models_limit_is_refused_by_the_api(server: OpenAIServer) -> None:
+def test_a_text_over_the_models_limit_is_refused_by_the_api(openai_server: OpenAIServer) -> None:
     with pytest.raises(openai.BadRequestError, match="maximum context length is 8192"):
         resolve_embedder(SMALL, dims=DIMS).embed_query("tea " * 9000)
 
 
 @pytest.mark.parametrize("world", ["sync", "async"])
 @pytest.mark.parametrize("status", [429, 500])
-def test_openai_retries_as_the_sdk_does(status: int, world: str, server: OpenAIServer) -> None:
-    server.fail(status, times=2)
+def test_openai_retries_as_the_sdk_does(status: int, world: str, openai_server: OpenAIServer) -> None:
+    openai_server.fail(status, times=2)
     documents = WORLDS[world](resolve_embedder(SMALL, dims=DIMS), ["a"])
     assert documents.shape == (1, DIMS)
-    assert len(server.requests) == 3
+    assert len(openai_server.requests) == 3
 
 
-def test_openai_gives_up_with_the_sdks_error(server: OpenAIServer) -> None:
-    server.fail(429, times=3)
+def test_openai_gives_up_with_the_sdks_error(openai_server: OpenAIServer) -> None:
+    openai_server.fail(429, times=3)
     with pytest.raises(openai.RateLimitError):
         resolve_embedder(SMALL, dims=DIMS).embed_query("a")
 
 
-def test_openai_with_wrong_dimensions(server: OpenAIServer) -> None:
-    server.wrong_dimensions = 7
+def test_openai_with_wrong_dimensions(openai_server: OpenAIServer) -> None:
+    openai_server.wrong_dimensions = 7
     with pytest.raises(
-        DimensionMismatchError, match=f"{SMALL} at {server.base_url}: expected {DIMS} dimensions, got 7"
+        DimensionMismatchError, match=f"{SMALL} at {openai_server.base_url}: expected {DIMS} dimensions, got 7"
     ):
         resolve_embedder(SMALL, dims=DIMS).embed_query("a")
 
@@ -132,7 +124,7 @@ def test_a_missing_openai_package_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         resolve_embedder(SMALL, dims=DIMS).embed_query("a")
 
 
-def test_openai_serves_loop_after_loop_and_loops_at_once(server: OpenAIServer) -> None:
+def test_openai_serves_loop_after_loop_and_loops_at_once(openai_server: OpenAIServer) -> None:
     embedder = resolve_embedder(SMALL, dims=DIMS)
 
     async def many() -> None:
@@ -146,11 +138,11 @@ def test_openai_serves_loop_after_loop_and_loops_at_once(server: OpenAIServer) -
         thread.start()
     for thread in threads:
         thread.join(HANG_SECONDS)
-    assert len(server.requests) == 7 * 5
+    assert len(openai_server.requests) == 7 * 5
     assert embedder.clients._awaiting == {}, "each loop closed its client at its end"
 
 
-def test_openai_forgets_loops_that_were_closed_without_a_shutdown(server: OpenAIServer) -> None:
+def test_openai_forgets_loops_that_were_closed_without_a_shutdown(openai_server: OpenAIServer) -> None:
     embedder = resolve_embedder(SMALL, dims=DIMS)
     loops = [asyncio.new_event_loop() for _ in range(3)]
     for loop in loops:
@@ -159,14 +151,14 @@ def test_openai_forgets_loops_that_were_closed_without_a_shutdown(server: OpenAI
         loop.close()
 
 
-async def test_openai_keeps_its_client_within_a_loop(server: OpenAIServer) -> None:
+async def test_openai_keeps_its_client_within_a_loop(openai_server: OpenAIServer) -> None:
     embedder = resolve_embedder(SMALL, dims=DIMS)
     clients = {await embedder.clients.awaiting() for _ in range(2)}
     clients |= set(await asyncio.gather(*(embedder.clients.awaiting() for _ in range(5))))
     assert len(clients) == 1
 
 
-async def test_a_dropped_openai_embedder_closes_its_client(server: OpenAIServer) -> None:
+async def test_a_dropped_openai_embedder_closes_its_client(openai_server: OpenAIServer) -> None:
     embedder = resolve_embedder(SMALL, dims=DIMS)
     client = await embedder.clients.awaiting()
     await embedder.aembed_query("a")
@@ -179,8 +171,8 @@ async def test_a_dropped_openai_embedder_closes_its_client(server: OpenAIServer)
     assert client.is_closed()
 
 
-async def test_openai_does_not_block_the_loop(server: OpenAIServer) -> None:
-    server.delay = 0.2
+async def test_openai_does_not_block_the_loop(openai_server: OpenAIServer) -> None:
+    openai_server.delay = 0.2
     ticks = 0
 
     async def tick() -> None:
@@ -195,7 +187,7 @@ async def test_openai_does_not_block_the_loop(server: OpenAIServer) -> None:
     assert ticks > 5
 
 
-def test_the_server_also_chats(server: OpenAIServer) -> None:
+def test_the_server_also_chats(openai_server: OpenAIServer) -> None:
     with openai.OpenAI() as client:
         messages = [{"role": "system", "content": "Knows: tea"}, {"role": "user", "content": "Hello"}]
         answer = client.chat.completions.create(model="gpt-4o-mini", messages=messages)

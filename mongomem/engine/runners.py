@@ -96,18 +96,7 @@ class BlockingRunner:
     database: Any
 
     def __call__(self, plan: Plan[T]) -> T:
-        resume: Callable[[Any], Command[Any]] = plan.send
-        answer: Any = None
-        while True:
-            try:
-                command = resume(answer)
-            except StopIteration as finished:
-                result: T = finished.value
-                return result
-            try:
-                resume, answer = plan.send, command.perform(self.database)
-            except BaseException as error:  # the plan decides what an error means, cancellation included
-                resume, answer = plan.throw, _noted(error, command)
+        return begin(plan, is_any, self.database).end()
 
 
 @dataclass(slots=True)
@@ -147,7 +136,12 @@ def is_computation(command: Command[Any]) -> bool:
     return command.computes
 
 
-def begin(plan: Plan[T], performs: Callable[[Command[Any]], bool] = is_immediate) -> Begun[T]:
+def is_any(_command: Command[Any]) -> bool:
+    """Say that a command may be performed by a caller who waits for all of them."""
+    return True
+
+
+def begin(plan: Plan[T], performs: Callable[[Command[Any]], bool] = is_immediate, database: Any = None) -> Begun[T]:
     """Run a plan, performing what `performs` allows, up to the first command that it does not."""
     resume: Callable[[Any], Command[Any]] = plan.send
     answer: Any = None
@@ -161,9 +155,9 @@ def begin(plan: Plan[T], performs: Callable[[Command[Any]], bool] = is_immediate
         if not performs(command):
             return Begun(plan, command.put_off())
         try:
-            resume, answer = plan.send, command.perform(None)
-        except BaseException as error:
-            resume, answer = plan.throw, error
+            resume, answer = plan.send, command.perform(database)
+        except BaseException as error:  # the plan decides what an error means, cancellation included
+            resume, answer = plan.throw, _noted(error, command)
 
 
 async def run_steps(begun: Begun[T], perform: Callable[[Command[Any]], Any]) -> T:

@@ -102,20 +102,20 @@ def checked_number(name: str, value: object, *, least: int = 0, error: type[Mong
     return int.__int__(value)
 
 
-def checked_mapping(name: str, value: object) -> dict[Any, Any]:
+def checked_mapping(name: str, value: object, error: type[MongomemError] = InvalidInputError) -> dict[Any, Any]:
     """Return the items of a mapping as a dict of its own.
 
     Raises:
-        InvalidInputError: It is no mapping, or its methods fail.
+        InvalidInputError: Or the `error` given: it is no mapping, or its methods fail.
     """
     if type(value) is dict:
         return value.copy()
     if not isinstance(value, Mapping):
-        raise InvalidInputError(f"{name} must be a mapping, not {shown(value)}")
+        raise error(f"{name} must be a mapping, not {shown(value)}")
     try:
         return {**value}
-    except Exception as error:  # whatever a class of the caller does
-        raise InvalidInputError(f"{name} must be a mapping that can be read, not {shown(value)}") from error
+    except Exception as raised:  # whatever a class of the caller does
+        raise error(f"{name} must be a mapping that can be read, not {shown(value)}") from raised
 
 
 def checked_list(name: str, value: object) -> list[Any]:

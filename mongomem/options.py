@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from mongomem.arguments import shown
+from mongomem.arguments import checked_mapping, shown
 from mongomem.errors import ConfigurationError
 
 NOT_OPTIONS = frozenset({"self", "client"})
@@ -65,7 +65,7 @@ def checked_options(name: str, options: object, made: Callable[..., Any], withou
     """
     if options is None:
         return {}
-    given = _read(name, options)
+    given = checked_mapping(name, options, ConfigurationError)
     own = [one for one in names_of(made) if one not in without]
     found: dict[str, Any] = {}
     for option, value in given.items():
@@ -74,12 +74,3 @@ def checked_options(name: str, options: object, made: Callable[..., Any], withou
             raise ConfigurationError(unknown_option(name, text[:80], own, {}))
         found[text] = value
     return found
-
-
-def _read(name: str, options: object) -> dict[object, Any]:
-    if not isinstance(options, Mapping):
-        raise ConfigurationError(f"{name} must be a mapping of options, not {shown(options)}")
-    try:
-        return {**options}
-    except Exception as error:  # whatever a class of the caller does
-        raise ConfigurationError(f"{name} must be a mapping that can be read, not {shown(options)}") from error

@@ -33,13 +33,21 @@ from saver_peers import OURS, PEERS, SEALED, Opened, Uris
 from saver_report import Section, verdict
 from servers import mongodb, postgres
 
-PACKAGES = ("mongomem", "langgraph", "langgraph-checkpoint-mongodb", "langgraph-checkpoint-postgres", "pymongo")
+PACKAGES = (
+    "mongomem",
+    "langgraph",
+    "langgraph-checkpoint-mongodb",
+    "langgraph-checkpoint-postgres",
+    "pymongo",
+)
 
 
 def measured(opened: Sequence[Opened], scale: Scale) -> Iterator[Section]:
     """Measure everything; yield each section as soon as it is complete."""
     script = Script.of(scale.last)
-    growth = Growth(opened, [Chat.on(one.name, one.saver, script) for one in opened], scale.interleaved)
+    growth = Growth(
+        opened, [Chat.on(one.name, one.saver, script) for one in opened], scale.interleaved
+    )
     found = {}
     for turn in scale.sizes:
         growth.advance(turn)
@@ -73,11 +81,16 @@ def header(uris: Uris) -> str:
     with MongoClient(uris.mongodb) as client:
         server = client.server_info()["version"]
     packages = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
-    return f"Python {platform.python_version()}, {os.cpu_count()} CPUs, load {load()}, MongoDB {server}\n{packages}"
+    return (
+        f"Python {platform.python_version()}, {os.cpu_count()} CPUs, load {load()}, MongoDB "
+        f"{server}\n{packages}"
+    )
 
 
 def load() -> str:
-    """Tell how busy the machine is: above its number of CPUs, what waits for it is slower than it is."""
+    """Tell how busy the machine is: above its number of CPUs, what waits for it is slower than it
+    is.
+    """
     return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
 
 
@@ -96,7 +109,9 @@ def _version(package: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--turns", type=int, help="how far the chats grow turn by turn (400; with --quick 40)")
+    parser.add_argument(
+        "--turns", type=int, help="how far the chats grow turn by turn (400; with --quick 40)"
+    )
     parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
     parser.add_argument("--json", type=Path, help="where to write the numbers as well")
     options = parser.parse_args(arguments)
@@ -112,7 +127,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             done.append(section)
     print(f"\n{verdict(done)} in {time.monotonic() - began:.0f} s, load {load()}")
     if is_busy():
-        print("Others use this machine too: what waits for the disk or for a server is slower than it is. Run again.")
+        print(
+            "Others use this machine too: what waits for the disk or for a server is slower than "
+            "it is. Run again."
+        )
     if options.json:
         options.json.write_text(json.dumps([asdict(section) for section in done], indent=1))
     return 0 if all(goal.is_met for section in done for goal in section.goals) else 1

@@ -1,4 +1,6 @@
-"""The application that every saver runs: a chatbot over ``MessagesState``, one thread, two messages a turn."""
+"""The application that every saver runs: a chatbot over ``MessagesState``, one thread, two messages
+a turn.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ Saver = BaseCheckpointSaver[Any]
 
 MESSAGE_CHARACTERS = 1024
 LETTERS = string.ascii_lowercase + "      "
-"""Random letters with a space after about four of them: text of words that no compression shortens much."""
+"""Random letters with a space after about four of them: text of words that no compression shortens
+much."""
 
 
 class WrongStateError(AssertionError):
@@ -36,7 +39,8 @@ class Taken:
 
     Attributes:
         wall: From the call to its return.
-        cpu: What this process computed meanwhile, on all of its threads; others on the machine matter little to it.
+        cpu: What this process computed meanwhile, on all of its threads; others on the machine
+            matter little to it.
     """
 
     wall: float
@@ -55,7 +59,10 @@ class Script:
         source = random.Random(seed)
         kinds = (HumanMessage, AIMessage) * turns
         return cls(
-            tuple(kind(random_text(source), id=str(UUID(int=source.getrandbits(128), version=4))) for kind in kinds)
+            tuple(
+                kind(random_text(source), id=str(UUID(int=source.getrandbits(128), version=4)))
+                for kind in kinds
+            )
         )
 
     def until(self, turn: int) -> list[AnyMessage]:
@@ -110,7 +117,9 @@ class Chat:
         return taken
 
     def jump(self, done: int, turn: int) -> None:
-        """Bring the thread from the end of turn `done` to that of `turn` by one update of its state."""
+        """Bring the thread from the end of turn `done` to that of `turn` by one update of its
+        state.
+        """
         lines = list(self.script.messages[2 * done : 2 * turn])
         self.graph.update_state(self.config, {"messages": lines}, as_node="chatbot")
 
@@ -132,7 +141,9 @@ class Chat:
         return elapsed
 
     def listing(self, limit: int) -> float:
-        """List checkpoints with their writes, keeping none; return the seconds that the saver took."""
+        """List checkpoints with their writes, keeping none; return the seconds that the saver
+        took.
+        """
         elapsed, lengths = 0.0, []
         found = iter(self.saver.list(self.config, limit=limit))
         while True:
@@ -152,7 +163,9 @@ class Chat:
 
     def _check(self, state: dict[str, Any], turn: int) -> None:
         if len(state["messages"]) != 2 * turn:
-            raise WrongStateError(f"{self.name}: {len(state['messages'])} messages after turn {turn}")
+            raise WrongStateError(
+                f"{self.name}: {len(state['messages'])} messages after turn {turn}"
+            )
         self.script.check(state["messages"], self.name)
 
     def _check_history(self, states: Iterable[Sequence[AnyMessage]], limit: int) -> None:
@@ -163,4 +176,6 @@ class Chat:
 
     def _check_lengths(self, lengths: Sequence[int], limit: int) -> None:
         if len(lengths) != limit or sorted(lengths, reverse=True) != list(lengths):
-            raise WrongStateError(f"{self.name}: {len(lengths)} checkpoints of {limit}, or in another order")
+            raise WrongStateError(
+                f"{self.name}: {len(lengths)} checkpoints of {limit}, or in another order"
+            )

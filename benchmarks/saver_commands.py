@@ -57,8 +57,12 @@ def _count_operations(opened: Opened, chat: Chat, counter: CommandCounter) -> di
         raise ValueError(f"{opened.name} has no checkpoint of the chat")
     following = _following(chat, latest.checkpoint)
     steps: dict[str, Callable[[], Any]] = {
-        "put": lambda: chat.saver.put(latest.config, following, {"source": "loop", "step": 0, "parents": {}}, {}),
-        "put_writes": lambda: chat.saver.put_writes(latest.config, [("messages", chat.script.messages[:1])], "task"),
+        "put": lambda: chat.saver.put(
+            latest.config, following, {"source": "loop", "step": 0, "parents": {}}, {}
+        ),
+        "put_writes": lambda: chat.saver.put_writes(
+            latest.config, [("messages", chat.script.messages[:1])], "task"
+        ),
         "get_tuple": lambda: chat.saver.get_tuple(chat.config),
         "list, first page": lambda: list(chat.saver.list(chat.config, limit=FIRST_PAGE)),
     }
@@ -75,7 +79,12 @@ def _following(chat: Chat, checkpoint: Checkpoint) -> Checkpoint:
     versions, values = dict(checkpoint["channel_versions"]), dict(checkpoint["channel_values"])
     versions["messages"] = chat.saver.get_next_version(versions["messages"], None)
     values["messages"] = [*values["messages"], chat.script.messages[0]]
-    return {**checkpoint, "id": str(uuid6()), "channel_versions": versions, "channel_values": values}
+    return {
+        **checkpoint,
+        "id": str(uuid6()),
+        "channel_versions": versions,
+        "channel_values": values,
+    }
 
 
 def _counted(counter: CommandCounter, step: Callable[[], Any]) -> int:
@@ -85,5 +94,9 @@ def _counted(counter: CommandCounter, step: Callable[[], Any]) -> int:
 
 
 def _levels(opened: Opened) -> int:
-    newest = opened.database["mongomem_checkpoints"].find_one({"thread_id": "counted"}, sort=[("checkpoint_id", -1)])
-    return max((len(value.get("chunks", [])) for value in (newest or {}).get("channels", [])), default=0)
+    newest = opened.database["mongomem_checkpoints"].find_one(
+        {"thread_id": "counted"}, sort=[("checkpoint_id", -1)]
+    )
+    return max(
+        (len(value.get("chunks", [])) for value in (newest or {}).get("channels", [])), default=0
+    )

@@ -1,4 +1,6 @@
-"""What is measured of the chats, and how: in one process, so that what disturbs one disturbs all."""
+"""What is measured of the chats, and how: in one process, so that what disturbs one disturbs
+all.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class Scale:
     """How large a run is.
 
     Attributes:
-        sizes: The turns after which sizes are taken; the last of them is how far the chats grow turn by turn.
+        sizes: The turns after which sizes are taken; the last of them is how far the chats grow
+            turn by turn.
         windows: The turns around which the time of a turn is measured, among those that grow.
         seeded: A turn that is reached by one large update of the state and not turn by turn.
         half: How many turns a window has on either side of its middle.
@@ -67,15 +70,18 @@ class Scale:
     @property
     def interleaved(self) -> frozenset[int]:
         """Return the turns of all windows."""
-        return frozenset(turn for middle in (*self.windows, self.seeded) for turn in self.window(middle))
+        return frozenset(
+            turn for middle in (*self.windows, self.seeded) for turn in self.window(middle)
+        )
 
 
 @dataclass(slots=True)
 class Growth:
     """The chats, side by side, and what every turn took.
 
-    Outside the windows a saver plays a block of turns before the next one does, and inside them they
-    play turn by turn, so that what disturbs the machine disturbs all alike. Before a window the servers settle.
+    Outside the windows a saver plays a block of turns before the next one does, and inside them
+    they play turn by turn, so that what disturbs the machine disturbs all alike. Before a window
+    the servers settle.
     """
 
     opened: Sequence[Opened]
@@ -100,11 +106,17 @@ class Growth:
 
     def wall(self, turns: range) -> Values:
         """Return the median time of these turns, in seconds."""
-        return {name: statistics.median(taken[turn].wall for turn in turns) for name, taken in self.taken.items()}
+        return {
+            name: statistics.median(taken[turn].wall for turn in turns)
+            for name, taken in self.taken.items()
+        }
 
     def cpu(self, turns: range) -> Values:
         """Return the median computing time of these turns, in seconds."""
-        return {name: statistics.median(taken[turn].cpu for turn in turns) for name, taken in self.taken.items()}
+        return {
+            name: statistics.median(taken[turn].cpu for turn in turns)
+            for name, taken in self.taken.items()
+        }
 
     def _round(self) -> None:
         turn = self.played + 1
@@ -127,7 +139,9 @@ class Growth:
 
 
 def settle(opened: Sequence[Opened]) -> None:
-    """Have every server write what it has put off: the data of one saver must not burden the next one's turn."""
+    """Have every server write what it has put off: the data of one saver must not burden the next
+    one's turn.
+    """
     for one in opened:
         one.settle()
 
@@ -149,7 +163,9 @@ def repeated(repeats: int, names: Sequence[str], measure: Callable[[str], float]
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Times of the reads after a turn, in seconds: with the saver that played, and with one that has read nothing."""
+    """Times of the reads after a turn, in seconds: with the saver that played, and with one that
+    has read nothing.
+    """
 
     state_warm: Values
     history_warm: Values
@@ -177,7 +193,9 @@ def reads(growth: Growth, repeats: int) -> Reads:
 
 
 def listing_of_notes(opened: Sequence[Opened], checkpoints: int) -> Values:
-    """Time the listing of many small checkpoints, with savers that have read nothing where there are such."""
+    """Time the listing of many small checkpoints, with savers that have read nothing where there
+    are such.
+    """
     for one in opened:
         write_notes(one.saver, checkpoints)
     settle(opened)

@@ -14,7 +14,8 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from saver_chat import Saver, WrongStateError, random_text
 
 CHECKPOINTS_A_RUN = 3
-"""What one run of the graph leaves: the input, the state before the node and the state behind it."""
+"""What one run of the graph leaves: the input, the state before the node and the state behind
+it."""
 
 MEGABYTE = 2**20
 
@@ -55,7 +56,9 @@ def list_notes(name: str, saver: Saver, checkpoints: int) -> float:
 
 
 def _check_notes(name: str, found: list[CheckpointTuple], checkpoints: int) -> None:
-    """Compare what was listed, newest first, with the notes: run by run, the state after, before and at the input."""
+    """Compare what was listed, newest first, with the notes: run by run, the state after, before
+    and at the input.
+    """
     texts = _texts(-(-checkpoints // CHECKPOINTS_A_RUN))
     expected: list[tuple[str | None, list[str]]] = []
     for position, text in reversed(list(enumerate(texts))):
@@ -73,10 +76,15 @@ def _check_notes(name: str, found: list[CheckpointTuple], checkpoints: int) -> N
 
 
 def round_trip(writer: Saver, reader: Saver, megabytes: int) -> tuple[float, float]:
-    """Store a state of so many messages of 1 MB and read it through a saver that knows nothing; return both times."""
+    """Store a state of so many messages of 1 MB and read it through a saver that knows nothing;
+    return both times.
+    """
     source = random.Random(3)
     raw = MEGABYTE * 3 // 4
-    messages = [HumanMessage(base64.b64encode(source.randbytes(raw)).decode(), id=str(n)) for n in range(megabytes)]
+    messages = [
+        HumanMessage(base64.b64encode(source.randbytes(raw)).decode(), id=str(n))
+        for n in range(megabytes)
+    ]
     config = {"configurable": {"thread_id": "large"}}
     begin = time.perf_counter()
     _message_graph(writer).update_state(config, {"messages": messages}, as_node="nothing")

@@ -1,4 +1,6 @@
-"""The savers that are compared: how each is opened, measured in bytes, and made anew on the same data."""
+"""The savers that are compared: how each is opened, measured in bytes, and made anew on the same
+data.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,13 @@ from saver_chat import Saver
 DURABLE = frozenset({"insert", "update", "delete", "findAndModify", "bulkWrite"})
 """Commands that wait for the journal of a majority."""
 
-OURS, SEALED, OFFICIAL, POSTGRES, IN_MEMORY = "mongomem", "mongomem AES", "official", "Postgres", "InMemory"
+OURS, SEALED, OFFICIAL, POSTGRES, IN_MEMORY = (
+    "mongomem",
+    "mongomem AES",
+    "official",
+    "Postgres",
+    "InMemory",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +71,10 @@ class Opened:
     Attributes:
         saver: What runs the chat.
         size: Tells what it occupies.
-        settle: Makes the server write to its files what it has put off, so that nobody else pays for it.
-        fresh: Makes a saver that has read nothing yet, on the same data and connection, where it is a database.
+        settle: Makes the server write to its files what it has put off, so that nobody else pays
+            for it.
+        fresh: Makes a saver that has read nothing yet, on the same data and connection, where it is
+            a database.
         counted: Makes one whose commands are counted, where it is MongoDB.
         database: That database of MongoDB.
     """
@@ -133,7 +143,12 @@ def _mongodb_size(client: Any, database: str) -> Size:
 @contextmanager
 def _in_memory(_: Uris) -> Iterator[Opened]:
     saver = InMemorySaver()
-    yield Opened(IN_MEMORY, saver, lambda: Size(_held([saver.storage, saver.blobs, saver.writes]), 0), gc.collect)
+    yield Opened(
+        IN_MEMORY,
+        saver,
+        lambda: Size(_held([saver.storage, saver.blobs, saver.writes]), 0),
+        gc.collect,
+    )
 
 
 def _held(value: Any) -> int:
@@ -149,7 +164,9 @@ def _held(value: Any) -> int:
 
 @contextmanager
 def _postgres(uris: Uris) -> Iterator[Opened]:
-    with psycopg.connect(uris.postgres, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
+    with psycopg.connect(
+        uris.postgres, autocommit=True, prepare_threshold=0, row_factory=dict_row
+    ) as connection:
         saver = PostgresSaver(connection)
         saver.setup()
         yield Opened(
@@ -163,13 +180,18 @@ def _postgres(uris: Uris) -> Iterator[Opened]:
 
 def _postgres_size(connection: Any) -> Size:
     (found,) = connection.execute(
-        "SELECT sum(pg_table_size(relid)) AS data, sum(pg_indexes_size(relid)) AS index FROM pg_stat_user_tables"
+        "SELECT sum(pg_table_size(relid)) AS data, sum(pg_indexes_size(relid)) AS index FROM "
+        "pg_stat_user_tables"
     ).fetchall()
     return Size(int(found["data"]), int(found["index"]))
 
 
 def _sealed(client: Any, database: str) -> Saver:
-    return MongoSaver(client, database, serde=EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef" * 2))
+    return MongoSaver(
+        client,
+        database,
+        serde=EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef" * 2),
+    )
 
 
 PEERS = (

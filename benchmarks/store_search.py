@@ -1,11 +1,13 @@
-"""Measure semantic search of MongoStore against InMemoryStore and PostgresStore (pgvector, flat and HNSW).
+"""Measure semantic search of MongoStore against InMemoryStore and PostgresStore (pgvector, flat and
+HNSW).
 
     pip install -r benchmarks/requirements.txt
     python benchmarks/store_search.py [--large] [--only NAME ...]
 
-1,536 dimensions, embeddings ready, distinct queries, and one foreign write into the searched namespace
-before each search, so that no cache of results gains anything. Figures are of this machine at this hour; the
-ratios to the peers of the same run are what counts. recall@10 is against exact cosine over all vectors.
+1,536 dimensions, embeddings ready, distinct queries, and one foreign write into the searched
+namespace before each search, so that no cache of results gains anything. Figures are of this
+machine at this hour; the ratios to the peers of the same run are what counts. recall@10 is against
+exact cosine over all vectors.
 """
 
 from __future__ import annotations
@@ -40,7 +42,12 @@ BATCH = 500
 CLUSTERS = 100
 SPREAD = 0.9
 
-SMALL, THOUSAND, FIVE_THOUSAND, OTHERS = ("bench", "small"), ("bench", "1000"), ("bench", "5000"), ("bench", "others")
+SMALL, THOUSAND, FIVE_THOUSAND, OTHERS = (
+    ("bench", "small"),
+    ("bench", "1000"),
+    ("bench", "5000"),
+    ("bench", "others"),
+)
 SIZES = {SMALL: 100, THOUSAND: 1_000, FIVE_THOUSAND: 5_000, OTHERS: 3_900}
 LARGE_SIZES = {("large", "20000"): 20_000, ("large", "100000"): 100_000}
 
@@ -104,7 +111,11 @@ def load(store: BaseStore, space: Namespace) -> float:
     for start in range(0, space.size, BATCH):
         store.batch(
             [
-                PutOp(space.labels, f"k{row}", {"text": f"item {row}", "half": row % 2, "hundredth": row % 100})
+                PutOp(
+                    space.labels,
+                    f"k{row}",
+                    {"text": f"item {row}", "half": row % 2, "hundredth": row % 100},
+                )
                 for row in rows[start : start + BATCH]
             ]
         )
@@ -132,7 +143,9 @@ class Searches:
         scores = self.corpus.vectors[rows] @ self.corpus.vector(query)
         return {f"k{row}" for row in rows[np.argsort(-scores)[:10]]}
 
-    def run(self, store: BaseStore, foreign: BaseStore, salt: int, count: int = SEARCHES) -> tuple[float, float]:
+    def run(
+        self, store: BaseStore, foreign: BaseStore, salt: int, count: int = SEARCHES
+    ) -> tuple[float, float]:
         """Search; return the median in milliseconds, and the recall."""
         times, recalls = [], []
         for query, near in self.queries(count, salt):
@@ -148,7 +161,9 @@ class Searches:
 
 @dataclass
 class Peer:
-    """A store that is measured: one handle that searches, another that writes, and a way to begin anew."""
+    """A store that is measured: one handle that searches, another that writes, and a way to begin
+    anew.
+    """
 
     name: str
     store: BaseStore
@@ -232,7 +247,10 @@ def measure(peer: Peer, corpus: Corpus) -> dict[str, tuple[float, float]]:
     if peer.fresh:
         for name in ("1,000", "5,000"):
             searches = rows[f"search {name} warm"]
-            runs = [searches.run(peer.fresh(), peer.foreign, 90 + n, count=1) for n in range(COLD_STARTS)]
+            runs = [
+                searches.run(peer.fresh(), peer.foreign, 90 + n, count=1)
+                for n in range(COLD_STARTS)
+            ]
             recall = statistics.mean(recall for _, recall in runs)
             results[f"search {name} cold"] = (statistics.median(took for took, _ in runs), recall)
     for salt, (name, searches) in enumerate(rows.items()):
@@ -275,34 +293,48 @@ def measure_large() -> None:
             time.sleep(6)
             store = peer.fresh() if peer.fresh else peer.store
             began = time.perf_counter()
-            peak = peak_memory(partial(store.search, space.labels, query=f"query 1 near {space.first}"))
+            peak = peak_memory(
+                partial(store.search, space.labels, query=f"query 1 near {space.first}")
+            )
             cold = (time.perf_counter() - began) * 1e3
             warm, recall = Searches(space, corpus).run(store, peer.foreign, 2)
             half, _ = Searches(space, corpus, {"half": 1}).run(store, peer.foreign, 3)
             held = store._context.matrices.size / 2**20  # type: ignore[attr-defined]
             print(
-                f"{space.size:>7,} items: put {took:.1f} s, cold {cold:.0f} ms, warm {warm:.1f} ms, "
-                f"filter half {half:.1f} ms, recall {recall:.3f}; holds {held:.0f} MB, {peak:.0f} MB while it loads",
+                f"{space.size:>7,} items: put {took:.1f} s, cold {cold:.0f} ms, warm {warm:.1f} "
+                f"ms, filter half {half:.1f} ms, recall {recall:.3f}; holds {held:.0f} MB, "
+                f"{peak:.0f} MB while it loads",
                 flush=True,
             )
 
 
 def report(table: dict[str, dict[str, tuple[float, float]]]) -> None:
-    """Print the table: what ours takes, how many times as long each peer takes, and with which recall."""
+    """Print the table: what ours takes, how many times as long each peer takes, and with which
+    recall.
+    """
     peers = [name for name in table if name != "mongomem"]
     ours = table.get("mongomem", {})
-    print(f"{'':28}{'goal':>8}{'mongomem':>10}{'recall':>8}" + "".join(f"{name:>20} rec." for name in peers))
+    print(
+        f"{'':28}{'goal':>8}{'mongomem':>10}{'recall':>8}"
+        + "".join(f"{name:>20} rec." for name in peers)
+    )
     for row, goal in GOALS.items():
         took, recall = ours.get(row, (float("nan"), float("nan")))
         line = f"{row:28}{goal:>8g}{took:>10.2f}{recall:>8.3f}"
         for name in peers:
             theirs = table[name].get(row)
-            line += f"{theirs[0]:>11.2f} ({theirs[0] / took:5.1f}x) {theirs[1]:.2f}" if theirs else f"{'':>25}"
+            line += (
+                f"{theirs[0]:>11.2f} ({theirs[0] / took:5.1f}x) {theirs[1]:.2f}"
+                if theirs
+                else f"{'':>25}"
+            )
         print(line)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", nargs="*", choices=list(PEERS), default=list(PEERS))
     parser.add_argument("--large", action="store_true", help="also 20,000 and 100,000 items")
     options = parser.parse_args()

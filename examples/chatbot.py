@@ -1,10 +1,11 @@
-"""A chatbot that remembers: within a thread by its checkpoints, across threads by its store, both in MongoDB.
+"""A chatbot that remembers: within a thread by its checkpoints, across threads by its store, both
+in MongoDB.
 
     python examples/chatbot.py                              at the keyboard
     python examples/chatbot.py examples/conversation.txt    lines of a file
 
-What a LangGraph application consists of is in ``graph.py``, who answers in ``responder.py``, the commands in
-``conversation.py``. Here they get a memory and lines to answer.
+What a LangGraph application consists of is in ``graph.py``, who answers in ``responder.py``, the
+commands in ``conversation.py``. Here they get a memory and lines to answer.
 """
 
 from __future__ import annotations
@@ -40,8 +41,12 @@ def recorded(lines: Iterable[str], conversation: Conversation) -> Iterator[str]:
             yield line
 
 
-def converse(conversation: Conversation, lines: Iterable[str], troubles: tuple[type[Exception], ...]) -> None:
-    """Answer line by line. Trouble with the model or the database costs a line, and the chat goes on."""
+def converse(
+    conversation: Conversation, lines: Iterable[str], troubles: tuple[type[Exception], ...]
+) -> None:
+    """Answer line by line. Trouble with the model or the database costs a line, and the chat goes
+    on.
+    """
     for line in filter(None, map(str.strip, lines)):
         if line == "/quit":
             break
@@ -81,7 +86,9 @@ def chat(options: argparse.Namespace) -> None:
         with MongoMemory.from_conn_string(local_uri(), db_name=options.db, index=index) as memory:
             graph = build_graph(responder).compile(checkpointer=memory.saver, store=memory.store)
             conversation = Conversation(graph, memory, options.user)
-            print(f"{responder.introduction}\n{conversation.greeting()} (/help lists the commands.)")
+            print(
+                f"{responder.introduction}\n{conversation.greeting()} (/help lists the commands.)"
+            )
             with open_lines(options.file, conversation) as lines:
                 converse(conversation, lines, troubles)
     except troubles as trouble:
@@ -90,15 +97,27 @@ def chat(options: argparse.Namespace) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="A chatbot that remembers.")
-    parser.add_argument("file", nargs="?", help="read the lines of this file instead of the keyboard")
+    parser.add_argument(
+        "file", nargs="?", help="read the lines of this file instead of the keyboard"
+    )
     parser.add_argument("--user", default="guest", help="who you are (%(default)s)")
-    parser.add_argument("--db", default=os.environ.get("MONGOMEM_DB") or "chatbot", help="the database (%(default)s)")
-    parser.add_argument("--embed", default="local", help="the embedder, e.g. openai:text-embedding-3-small")
-    parser.add_argument("--dims", type=int, default=256, help="size of the embeddings (%(default)s)")
+    parser.add_argument(
+        "--db",
+        default=os.environ.get("MONGOMEM_DB") or "chatbot",
+        help="the database (%(default)s)",
+    )
+    parser.add_argument(
+        "--embed", default="local", help="the embedder, e.g. openai:text-embedding-3-small"
+    )
+    parser.add_argument(
+        "--dims", type=int, default=256, help="size of the embeddings (%(default)s)"
+    )
     options = parser.parse_args()
     if not is_name(options.user):
         parser.error(NO_NAME)
-    if options.file is not None and (Path(options.file).is_dir() or not os.access(options.file, os.R_OK)):
+    if options.file is not None and (
+        Path(options.file).is_dir() or not os.access(options.file, os.R_OK)
+    ):
         parser.error(f"{options.file} cannot be read")
     return options
 

@@ -1,7 +1,8 @@
 """The graph of the chatbot: LangGraph as anyone writes it.
 
 graph = build_graph(responder).compile(checkpointer=memory.saver, store=memory.store)
-graph.invoke({"messages": "Hello"}, {"configurable": {"thread_id": "1", "user_id": "ada"}}, context=User("ada"))
+graph.invoke({"messages": "Hello"}, {"configurable": {"thread_id": "1", "user_id": "ada"}},
+context=User("ada"))
 
 Nothing here knows that its memories are in MongoDB.
 """
@@ -28,7 +29,9 @@ class User:
 
 
 def build_graph(responder: Responder) -> StateGraph[MessagesState, User]:
-    """Build a chat of one node: recall what fits the last message, answer it, keep what was learned."""
+    """Build a chat of one node: recall what fits the last message, answer it, keep what was
+    learned.
+    """
 
     def chat(state: MessagesState, runtime: Runtime[User]) -> dict[str, Any]:
         namespace = (runtime.context.user_id, "memories")

@@ -1,4 +1,6 @@
-"""Who answers in the chatbot: a model behind the OpenAI API, or a few honest rules where there is no key."""
+"""Who answers in the chatbot: a model behind the OpenAI API, or a few honest rules where there is
+no key.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from langgraph.store.base import SearchItem
 from openai import OpenAI
 
 SURE, LIKELY = 0.25, 0.14
-"""Cosine similarities of the local embedder from which the rules quote a memory, and from which they guess it."""
+"""Cosine similarities of the local embedder from which the rules quote a memory, and from which
+they guess it."""
 
 LONGEST_FACT = 300
 MOST_FACTS = 10
@@ -52,17 +55,23 @@ KINDS = {
     "home": r"\bI(?: now)? live\b|\bI(?: have|.ve)? moved to\b",
     "work": r"\bI work\b|\bmy job\b",
     "allergy": r"\ballerg(?:ic|y)\b",
-    "dislike": r"\bI (?:hate|dislike)\b|\bI (?:do not|don.t|can.t|cannot|never) (?:\w+ )?(?:like|eat|drink|stand)\b",
+    "dislike": (
+        r"\bI (?:hate|dislike)\b|\bI (?:do not|don.t|can.t|cannot|never) (?:\w+ "
+        r")?(?:like|eat|drink|stand)\b"
+    ),
     "like": r"\bI (?:\w+ )?(?:like|love|enjoy|prefer|collect|play|speak)\b|\bmy favou?rite\b",
     "pet": r"\b(?:have|my) (?:\w+ ){0,3}(?:dog|cat|parrot|rabbit|horse|hamster|tortoise|pet)s?\b",
     "note": r"^(?:please )?remember(?: that)?[:,]? +\S",
 }
-"""What the rules take for a statement about the user: the first pattern that is found names its kind."""
+"""What the rules take for a statement about the user: the first pattern that is found names its
+kind."""
 
 ONE_OF_A_KIND = ("name", "home", "work")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n|,? and (?=I )")
 REQUEST = re.compile(r"^(?:please )?remember(?: that)?[:,]? +", re.IGNORECASE)
-QUESTION = re.compile(r"\?$|^(?:what|which|who|where|when|why|how|do|did|am|is|are|can|should|will)\b", re.IGNORECASE)
+QUESTION = re.compile(
+    r"\?$|^(?:what|which|who|where|when|why|how|do|did|am|is|are|can|should|will)\b", re.IGNORECASE
+)
 ABOUT_THIS_THREAD = re.compile(r"\bdid I (?:just )?(?:say|ask|tell|write)\b", re.IGNORECASE)
 ABOUT_ME = re.compile(r"\bknow me\b|\b(?:know|remember) about me\b", re.IGNORECASE)
 
@@ -84,16 +93,25 @@ def _fact(sentence: str) -> Fact | None:
 
 
 def fact_of(kind: str, text: str) -> Fact:
-    """Give a fact its key: the kind alone where a user has one of it, else the same for the same words."""
-    return Fact(kind if kind in ONE_OF_A_KIND else f"{kind}-{uuid5(NAMESPACE_OID, text.casefold())}", kind, text)
+    """Give a fact its key: the kind alone where a user has one of it, else the same for the same
+    words.
+    """
+    return Fact(
+        kind if kind in ONE_OF_A_KIND else f"{kind}-{uuid5(NAMESPACE_OID, text.casefold())}",
+        kind,
+        text,
+    )
 
 
 class RuleBasedResponder:
-    """Understands no language: finds statements about the user by patterns, and answers with what it recalls."""
+    """Understands no language: finds statements about the user by patterns, and answers with what
+    it recalls.
+    """
 
     introduction = (
-        "I follow a few rules and understand no language: I keep what you say about yourself, find it again\n"
-        "by its meaning, and quote it. With OPENAI_API_KEY in the environment a language model answers instead."
+        "I follow a few rules and understand no language: I keep what you say about yourself, find "
+        "it again\nby its meaning, and quote it. With OPENAI_API_KEY in the environment a language "
+        "model answers instead."
     )
 
     def respond(self, messages: Sequence[AnyMessage], memories: Sequence[SearchItem]) -> Reply:
@@ -104,20 +122,27 @@ class RuleBasedResponder:
         if ABOUT_THIS_THREAD.search(text):
             said = [message.text for message in messages[:-1] if message.type == "human"]
             return Reply(
-                f"In this thread you said: {_quoted(said[-3:])}" if said else "Nothing yet: this thread is new."
+                f"In this thread you said: {_quoted(said[-3:])}"
+                if said
+                else "Nothing yet: this thread is new."
             )
         if ABOUT_ME.search(text) and memories:
             return Reply(f"For one: {_quoted(_texts(memories))} (/memories shows everything.)")
         if QUESTION.search(text.strip()):
             return Reply(_recall(memories))
-        return Reply("That stays in this thread. Say what you like, where you live, or: remember that ...")
+        return Reply(
+            "That stays in this thread. Say what you like, where you live, or: remember that ..."
+        )
 
 
 def _recall(memories: Sequence[SearchItem]) -> str:
     sure = [memory for memory in memories if (memory.score or 0) >= SURE]
     if sure:
         best = sure[0].score or 0
-        return f"You told me: {_quoted(_texts([memory for memory in sure if (memory.score or 0) >= best / 2]))}"
+        return (
+            "You told me: "
+            f"{_quoted(_texts([memory for memory in sure if (memory.score or 0) >= best / 2]))}"
+        )
     if memories and (memories[0].score or 0) >= LIKELY:
         return f"I am not sure. The nearest thing you told me: {_quoted(_texts(memories[:1]))}"
     return "You have told me nothing about that."
@@ -128,17 +153,20 @@ def _texts(memories: Sequence[SearchItem]) -> list[str]:
 
 
 def _quoted(texts: Sequence[str]) -> str:
-    return " ".join(f'"{text if len(text) <= LONGEST_FACT else text[:LONGEST_FACT] + "..."}"' for text in texts)
+    return " ".join(
+        f'"{text if len(text) <= LONGEST_FACT else text[:LONGEST_FACT] + "..."}"' for text in texts
+    )
 
 
 class ModelResponder:
     """A chat model behind the OpenAI API, or one that speaks its protocol (OPENAI_BASE_URL)."""
 
     PROMPT = (
-        "You are a chatbot that remembers its users across conversations. What you remember about this user:\n"
-        "{memories}\n"
-        'Answer with a JSON object and nothing else: {{"reply": "your answer", "memories": ["each lasting fact '
-        'about the user that this message tells and that you do not remember yet, in one short sentence"]}}'
+        "You are a chatbot that remembers its users across conversations. What you remember about "
+        "this user:\n{memories}\n"
+        'Answer with a JSON object and nothing else: {{"reply": "your answer", "memories": ["each '
+        "lasting fact about the user that this message tells and that you do not remember yet, in "
+        'one short sentence"]}}'
     )
 
     def __init__(self) -> None:
@@ -148,7 +176,9 @@ class ModelResponder:
 
     def respond(self, messages: Sequence[AnyMessage], memories: Sequence[SearchItem]) -> Reply:
         recalled = "\n".join(f"- {text}" for text in _texts(memories)) or "nothing yet"
-        conversation: list[Any] = [{"role": "system", "content": self.PROMPT.format(memories=recalled)}]
+        conversation: list[Any] = [
+            {"role": "system", "content": self.PROMPT.format(memories=recalled)}
+        ]
         for message in messages[-LAST_MESSAGES:]:
             role = "user" if message.type == "human" else "assistant"
             conversation.append({"role": role, "content": message.text[:LONGEST_MESSAGE]})

@@ -1,7 +1,8 @@
-"""What a caller passed: how messages show it, and the checks that every public parameter has in common.
+"""What a caller passed: how messages show it, and the checks that every public parameter has in
+common.
 
-An argument of the wrong kind ends in one error that names the parameter, before anything is read or written. What
-only one operation asks of its arguments is checked beside that operation.
+An argument of the wrong kind ends in one error that names the parameter, before anything is read or
+written. What only one operation asks of its arguments is checked beside that operation.
 """
 
 from __future__ import annotations
@@ -23,8 +24,18 @@ LARGEST_NUMBER = 2**63 - 1
 
 _SECRETS = (
     (re.compile(r"(?<=://)\S*@"), "***@"),
-    (re.compile(r"\b(?:sk|hf|gsk|xai|pplx|nvapi|gh[opsu]|github_pat|glpat|xox[abp])[-_][\w-]{12,}"), "***"),
-    (re.compile(r"\b(?:AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|eyJ[\w-]{8,}\.[\w.-]+|Bearer\s+[^\s'\"]+)"), "***"),
+    (
+        re.compile(
+            r"\b(?:sk|hf|gsk|xai|pplx|nvapi|gh[opsu]|github_pat|glpat|xox[abp])[-_][\w-]{12,}"
+        ),
+        "***",
+    ),
+    (
+        re.compile(
+            r"\b(?:AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|eyJ[\w-]{8,}\.[\w.-]+|Bearer\s+[^\s'\"]+)"
+        ),
+        "***",
+    ),
     (
         re.compile(
             r"((?:(?:api|access|secret|private|account)[-_]?key|token|secret|passw(?:or)?d|pwd|credentials?)"
@@ -34,8 +45,9 @@ _SECRETS = (
         r"\1***",
     ),
 )
-"""What no message may hold, and what stands in its place: the user and the password in a connection string, keys in the
-forms that providers give them, and whatever is called a key, a token or a password."""
+"""What no message may hold, and what stands in its place: the user and the password in a connection
+string, keys in the forms that providers give them, and whatever is called a key, a token or a
+password."""
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = LONGEST_SHOWN
@@ -43,15 +55,21 @@ _SHORT.maxlevel = 3
 
 
 def shown(value: object) -> str:
-    """Show a value in a message: its repr, cut to `LONGEST_SHOWN` characters and without a password or a key.
+    """Show a value in a message: its repr, cut to `LONGEST_SHOWN` characters and without a password
+    or a key.
 
-    Never raises, whatever the ``__repr__`` of a value does, and takes no longer for a long value than for a short one.
+    Never raises, whatever the ``__repr__`` of a value does, and takes no longer for a long value
+    than for a short one.
     """
     try:
         if isinstance(value, bytes | bytearray | memoryview):
             return f"{len(value)} bytes"
-        text = _SHORT.repr(without_secrets(value[: 8 * LONGEST_SHOWN]) if isinstance(value, str) else value)
-    except Exception:  # an int of too many digits (sys.set_int_max_str_digits), or whatever a value does
+        text = _SHORT.repr(
+            without_secrets(value[: 8 * LONGEST_SHOWN]) if isinstance(value, str) else value
+        )
+    except (
+        Exception
+    ):  # an int of too many digits (sys.set_int_max_str_digits), or whatever a value does
         text = ""
     if not text or len(text) > LONGEST_SHOWN + 2:
         text = text[:LONGEST_SHOWN] + "..." if text else f"a {type(value).__name__}"
@@ -67,7 +85,8 @@ def without_secrets(text: str) -> str:
 
 @contextmanager
 def looking_at(name: str, error: type[MongomemError] = InvalidInputError) -> Iterator[None]:
-    """Turn whatever a value raises while it is looked at into the one error that names the parameter.
+    """Turn whatever a value raises while it is looked at into the one error that names the
+    parameter.
 
     Raises:
         InvalidInputError: Or the `error` given: it raised something.
@@ -77,7 +96,9 @@ def looking_at(name: str, error: type[MongomemError] = InvalidInputError) -> Ite
     except MongomemError:
         raise
     except Exception as raised:
-        raise error(f"{name} cannot be used: looking at it raised {type(raised).__name__}") from raised
+        raise error(
+            f"{name} cannot be used: looking at it raised {type(raised).__name__}"
+        ) from raised
 
 
 def checked_flag(name: str, value: object, error: type[MongomemError] = InvalidInputError) -> bool:
@@ -91,18 +112,26 @@ def checked_flag(name: str, value: object, error: type[MongomemError] = InvalidI
     return value
 
 
-def checked_number(name: str, value: object, *, least: int = 0, error: type[MongomemError] = InvalidInputError) -> int:
+def checked_number(
+    name: str, value: object, *, least: int = 0, error: type[MongomemError] = InvalidInputError
+) -> int:
     """Return a whole number from `least` to `LARGEST_NUMBER`.
 
     Raises:
         InvalidInputError: Or the `error` given: it is something else.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= int.__int__(value) <= LARGEST_NUMBER:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or not least <= int.__int__(value) <= LARGEST_NUMBER
+    ):
         raise error(f"{name} must be a whole number from {least} on, not {shown(value)}")
     return int.__int__(value)
 
 
-def checked_mapping(name: str, value: object, error: type[MongomemError] = InvalidInputError) -> dict[Any, Any]:
+def checked_mapping(
+    name: str, value: object, error: type[MongomemError] = InvalidInputError
+) -> dict[Any, Any]:
     """Return the items of a mapping as a dict of its own.
 
     Raises:
@@ -124,19 +153,24 @@ def checked_list(name: str, value: object) -> list[Any]:
     Raises:
         InvalidInputError: It is something else, or its methods fail.
     """
-    if isinstance(value, str | bytes | bytearray | memoryview) or not isinstance(value, Sequence | deque):
+    if isinstance(value, str | bytes | bytearray | memoryview) or not isinstance(
+        value, Sequence | deque
+    ):
         raise InvalidInputError(f"{name} must be a list, not {shown(value)}")
     try:
         return [*value]
     except Exception as error:  # whatever a class of the caller does
-        raise InvalidInputError(f"{name} must be a list that can be read, not {shown(value)}") from error
+        raise InvalidInputError(
+            f"{name} must be a list that can be read, not {shown(value)}"
+        ) from error
 
 
 def checked_text(name: str, value: object, error: type[MongomemError] = InvalidInputError) -> str:
     """Return a string of valid Unicode.
 
     Raises:
-        InvalidInputError: Or the `error` given: it is no string, or holds a surrogate, which is no character.
+        InvalidInputError: Or the `error` given: it is no string, or holds a surrogate, which is no
+            character.
     """
     if not isinstance(value, str):
         raise error(f"{name} must be a string, not {shown(value)}")

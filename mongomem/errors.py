@@ -1,19 +1,19 @@
 """The exceptions of mongomem: few, typed, and each one something a caller can act on.
 
     MongomemError
-    ├── InvalidInputError         (ValueError)    an argument that no call may carry; nothing was touched
+    ├── InvalidInputError         (ValueError)    an argument that no call may carry
     │   ├── UnstorableValueError  (TypeError)     a value that MongoDB or the serializer cannot hold
     │   └── DimensionMismatchError                an embedder answered with vectors of another size
-    ├── ConfigurationError        (ValueError)    options that contradict each other or the stored data
-    │   └── IndexMismatchError                    the store was indexed with another embedding configuration
-    ├── UsageError                (RuntimeError)  the right call in the wrong place: says what to write instead
-    ├── ThreadNotFoundError       (LookupError)   there is no such thread: it was deleted, or never was
+    ├── ConfigurationError        (ValueError)    options that contradict each other or the data
+    │   └── IndexMismatchError                    the store was indexed with another configuration
+    ├── UsageError                (RuntimeError)  the right call in the wrong place
+    ├── ThreadNotFoundError       (LookupError)   there is no such thread
     ├── CorruptDataError          (RuntimeError)  stored documents that contradict each other
     ├── SchemaVersionError        (RuntimeError)  a document written by a newer mongomem
     ├── ReindexError              (RuntimeError)  some items could not be indexed anew; names them
-    ├── ServerUnavailableError    (ConnectionError)  no server answers where the connection string says
-    ├── ContentionError           (RuntimeError)  others changed the same thread at the same time, too often
-    └── LocalServerError          (RuntimeError)  the embedded mongod cannot start: says what to install
+    ├── ServerUnavailableError    (ConnectionError)  no server answers at this address
+    ├── ContentionError           (RuntimeError)  others changed the same thread too often
+    └── LocalServerError          (RuntimeError)  the embedded mongod cannot start
 
 Each also inherits the builtin it mirrors. Errors of the driver (``pymongo.errors``) pass through
 unchanged, with a note that names the operation.
@@ -33,7 +33,8 @@ class InvalidInputError(MongomemError, ValueError):
 
 
 class UnstorableValueError(InvalidInputError, TypeError):
-    """A value cannot be stored. Names the item and the path inside it, or the channel; nothing was written.
+    """A value cannot be stored. Names the item and the path inside it, or the channel; nothing was
+    written.
 
     Also a ``TypeError``: that is what LangGraph's serializer raises, and so other savers.
     """
@@ -48,19 +49,27 @@ class ConfigurationError(MongomemError, ValueError):
 
 
 class IndexMismatchError(ConfigurationError):
-    """The stored vectors were made with another embedding configuration. ``store.reindex()`` is the way out."""
+    """The stored vectors were made with another embedding configuration. ``store.reindex()`` is the
+    way out.
+    """
 
 
 class UsageError(MongomemError, RuntimeError):
-    """The call is right but not here, e.g. a sync method on the loop of its client. Says what to write instead."""
+    """The call is right but not here, e.g. a sync method on the loop of its client. Says what to
+    write instead.
+    """
 
 
 class ThreadNotFoundError(MongomemError, LookupError):
-    """There is no such thread: it was deleted, has expired, or has no checkpoint yet. Nothing was changed."""
+    """There is no such thread: it was deleted, has expired, or has no checkpoint yet. Nothing was
+    changed.
+    """
 
 
 class CorruptDataError(MongomemError, RuntimeError):
-    """Stored documents contradict each other, e.g. a chunk is missing. Names thread and checkpoint."""
+    """Stored documents contradict each other, e.g. a chunk is missing. Names thread and
+    checkpoint.
+    """
 
 
 class SchemaVersionError(MongomemError, RuntimeError):
@@ -68,7 +77,8 @@ class SchemaVersionError(MongomemError, RuntimeError):
 
 
 class ReindexError(MongomemError, RuntimeError):
-    """A reindex converted all items but some, which follow unscored in searches until they are put again.
+    """A reindex converted all items but some, which follow unscored in searches until they are put
+    again.
 
     Attributes:
         items: Namespace and key of each, and why.
@@ -76,17 +86,27 @@ class ReindexError(MongomemError, RuntimeError):
 
     def __init__(self, items: Mapping[tuple[tuple[str, ...], str], str]) -> None:
         self.items = dict(items)
-        shown = [f"item {key!r} in {namespace!r}: {why}" for (namespace, key), why in [*self.items.items()][:10]]
+        shown = [
+            f"item {key!r} in {namespace!r}: {why}"
+            for (namespace, key), why in [*self.items.items()][:10]
+        ]
         more = ", ..." if len(self.items) > len(shown) else ""
-        super().__init__(f"{len(self.items)} items could not be indexed, all others are: {'; '.join(shown)}{more}")
+        super().__init__(
+            f"{len(self.items)} items could not be indexed, all others are: "
+            f"{'; '.join(shown)}{more}"
+        )
 
 
 class ContentionError(MongomemError, RuntimeError):
-    """Others changed the same thread at the same time, again and again. Nothing is broken: repeat the call later."""
+    """Others changed the same thread at the same time, again and again. Nothing is broken: repeat
+    the call later.
+    """
 
 
 class ServerUnavailableError(MongomemError, ConnectionError):
-    """No server answers where the connection string says. Names the hosts and what each of them met."""
+    """No server answers where the connection string says. Names the hosts and what each of them
+    met.
+    """
 
 
 class LocalServerError(MongomemError, RuntimeError):

@@ -33,7 +33,10 @@ PAGE = 100
 """How many items are read at a time while everything of a user is gathered."""
 
 
-HELD_OPTIONS: Mapping[str, Callable[..., Any]] = {"saver_options": MongoSaver, "store_options": MongoStore}
+HELD_OPTIONS: Mapping[str, Callable[..., Any]] = {
+    "saver_options": MongoSaver,
+    "store_options": MongoStore,
+}
 """The options of a memory that hold options of what it is made of."""
 
 SHARED_OPTIONS = frozenset({"db_name", "collection_prefix", "auto_setup"})
@@ -41,13 +44,19 @@ SHARED_OPTIONS = frozenset({"db_name", "collection_prefix", "auto_setup"})
 
 
 def _held(name: str, given: object, **own: Any) -> dict[str, Any]:
-    """Return the options of a saver or a store: those of the memory, and those that are given by themselves."""
+    """Return the options of a saver or a store: those of the memory, and those that are given by
+    themselves.
+    """
     return {**own, **checked_options(name, given, HELD_OPTIONS[name], SHARED_OPTIONS)}
 
 
-def _checked_namespace_function(given: Callable[[str], tuple[str, ...]]) -> Callable[[str], tuple[str, ...]]:
+def _checked_namespace_function(
+    given: Callable[[str], tuple[str, ...]],
+) -> Callable[[str], tuple[str, ...]]:
     if not callable(given):
-        raise ConfigurationError(f"user_namespace must be a function of a user id, not {shown(given)}")
+        raise ConfigurationError(
+            f"user_namespace must be a function of a user id, not {shown(given)}"
+        )
     return given
 
 
@@ -55,19 +64,22 @@ class MongoMemory:
     """A saver and a store on one client and one database.
 
     Args:
-        client: A ``MongoClient``, an ``AsyncMongoClient`` or a ``mongomock.MongoClient``. The caller owns it.
-        db_name: The database. None: the one that the client's connection string names, else ``mongomem``.
+        client: A ``MongoClient``, an ``AsyncMongoClient`` or a ``mongomock.MongoClient``. The
+            caller owns it.
+        db_name: The database. None: the one that the client's connection string names, else
+            ``mongomem``.
         index: How the store embeds items for ``search(query=...)``: LangGraph's ``IndexConfig``.
-        serde: Serializer of the threads' state; an ``EncryptedSerializer`` encrypts that and nothing of the store.
+        serde: Serializer of the threads' state; an ``EncryptedSerializer`` encrypts that and
+            nothing of the store.
         ttl: Life of unused items, as LangGraph's ``TTLConfig``.
-        thread_ttl: Life of unused threads, in minutes or as a ``timedelta``; None for ever, not given as the
-            collections have it.
+        thread_ttl: Life of unused threads, in minutes or as a ``timedelta``; None for ever, not
+            given as the collections have it.
         collection_prefix: Put before the names of all collections.
         auto_setup: Create the indexes before the first write.
         user_key: The metadata key of a thread that names its user: run graphs with
             ``{"configurable": {"thread_id": ..., "user_id": ...}}``.
-        user_namespace: The namespace that holds the memories of a user. LangGraph's labels hold no period, so
-            users who are named by an e-mail address need a namespace of another form.
+        user_namespace: The namespace that holds the memories of a user. LangGraph's labels hold no
+            period, so users who are named by an e-mail address need a namespace of another form.
         saver_options: Further options of `MongoSaver`.
         store_options: Further options of `MongoStore`.
 
@@ -105,36 +117,61 @@ class MongoMemory:
 
     @classmethod
     def from_conn_string(
-        cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
+        cls,
+        uri: str,
+        *,
+        db_name: str | None = None,
+        open_timeout: float | None = OPEN_TIMEOUT,
+        **options: Any,
     ) -> ClientContext[MongoMemory]:
-        """Return something to enter, with ``with`` or ``async with``, that yields a memory and owns its client.
+        """Return something to enter, with ``with`` or ``async with``, that yields a memory and owns
+        its client.
 
         Args:
             uri: The connection string.
-            db_name: The database. None: the one that the connection string names, else ``mongomem``.
-            open_timeout: How long entering waits for an answer of the servers, in seconds. None: does not ask.
+            db_name: The database. None: the one that the connection string names, else
+                ``mongomem``.
+            open_timeout: How long entering waits for an answer of the servers, in seconds. None:
+                does not ask.
             **options: Those of `MongoMemory`; any other reaches the client.
         """
-        return ClientContext.of(cls, uri, open_timeout, {"db_name": db_name, **options}, HELD_OPTIONS)
+        return ClientContext.of(
+            cls, uri, open_timeout, {"db_name": db_name, **options}, HELD_OPTIONS
+        )
 
     @classmethod
     def connect(
-        cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
+        cls,
+        uri: str,
+        *,
+        db_name: str | None = None,
+        open_timeout: float | None = OPEN_TIMEOUT,
+        **options: Any,
     ) -> MongoMemory:
-        """Return a memory that owns a ``MongoClient``, where no ``with`` spans notebook cells. End with `close`.
+        """Return a memory that owns a ``MongoClient``, where no ``with`` spans notebook cells. End
+        with `close`.
 
         Options are those of `from_conn_string`.
         """
-        memory = cls.from_conn_string(uri, db_name=db_name, open_timeout=open_timeout, **options).__enter__()
+        memory = cls.from_conn_string(
+            uri, db_name=db_name, open_timeout=open_timeout, **options
+        ).__enter__()
         memory._owns_client = True
         return memory
 
     @classmethod
     async def aconnect(
-        cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
+        cls,
+        uri: str,
+        *,
+        db_name: str | None = None,
+        open_timeout: float | None = OPEN_TIMEOUT,
+        **options: Any,
     ) -> MongoMemory:
         """Return a memory that owns an ``AsyncMongoClient``. End with `aclose`."""
-        memory = await cls.from_conn_string(uri, db_name=db_name, open_timeout=open_timeout, **options).__aenter__()
+        memory = await cls.from_conn_string(
+            uri, db_name=db_name, open_timeout=open_timeout, **options
+        ).__aenter__()
         memory._owns_client = True
         return memory
 
@@ -151,27 +188,32 @@ class MongoMemory:
         await self.aclose()
 
     def close(self) -> None:
-        """Close the ``MongoClient`` that `connect` opened. A client that was passed in stays open: its owner closes it.
+        """Close the ``MongoClient`` that `connect` opened. A client that was passed in stays open:
+        its owner closes it.
 
         Raises:
             UsageError: The client is an ``AsyncMongoClient``.
         """
         if isinstance(self._client, AsyncMongoClient):
             raise UsageError(
-                "close() was called, but the client is an AsyncMongoClient: write `await memory.aclose()`."
+                "close() was called, but the client is an AsyncMongoClient: write `await "
+                "memory.aclose()`."
             )
         if self._owns_client:
             self._client.close()
 
     async def aclose(self) -> None:
-        """Close the ``AsyncMongoClient`` that `aconnect` opened. A client that was passed in stays open.
+        """Close the ``AsyncMongoClient`` that `aconnect` opened. A client that was passed in stays
+        open.
 
         Raises:
             UsageError: The client is no ``AsyncMongoClient``.
         """
         if not isinstance(self._client, AsyncMongoClient):
             kind = type(self._client).__name__
-            raise UsageError(f"aclose() was called, but the client is a {kind}: write `memory.close()`.")
+            raise UsageError(
+                f"aclose() was called, but the client is a {kind}: write `memory.close()`."
+            )
         if self._owns_client:
             await self._client.close()
 
@@ -188,9 +230,10 @@ class MongoMemory:
     def erase_user(self, user_id: Identifier) -> Erased:
         """Delete every thread and every memory of a user, bypassing every grace. Can be repeated.
 
-        Threads are those that were ever put for the user, also where others had a part in them: run graphs with
-        ``{"configurable": {"user_id": ...}}``. An id that is an int, a UUID, an ObjectId or an enum is one with its
-        string. What was being put meanwhile is not shown, and is removed once the `grace` of the saver is over.
+        Threads are those that were ever put for the user, also where others had a part in them: run
+        graphs with ``{"configurable": {"user_id": ...}}``. An id that is an int, a UUID, an
+        ObjectId or an enum is one with its string. What was being put meanwhile is not shown, and
+        is removed once the `grace` of the saver is over.
         """
         return self._runners.run(self._erasing(user_id))
 
@@ -200,7 +243,9 @@ class MongoMemory:
 
     def _erasing(self, user_id: Identifier) -> Plan[Erased]:
         namespace = self._namespace_of(user_id)
-        return erase_user(self.saver._context(), self.store._context, self._user_key, user_id, namespace)
+        return erase_user(
+            self.saver._context(), self.store._context, self._user_key, user_id, namespace
+        )
 
     def _namespace_of(self, user_id: Identifier) -> tuple[str, ...]:
         """Return the namespace of a user's memories.
@@ -213,16 +258,19 @@ class MongoMemory:
         try:
             namespace: Any = self._user_namespace(user)
         except Exception as error:
-            raise InvalidInputError(f"user_namespace failed for user {shown(user)}: {shown(error)}") from error
+            raise InvalidInputError(
+                f"user_namespace failed for user {shown(user)}: {shown(error)}"
+            ) from error
         try:
             if not isinstance(namespace, tuple | list) or not namespace:
                 raise ValueError("a namespace is a tuple with one label at least")
             check_namespace(tuple(namespace), "user_namespace")
         except (ValueError, TypeError) as error:
             raise InvalidInputError(
-                f"the memories of user {shown(user)} cannot stand in the namespace {shown(namespace)} ({error}). Pass "
-                "user_namespace= to say where they are, a name that no two users share and the nodes of the graph use, "
-                "e.g. lambda user_id: (user_id.encode().hex(),)"
+                f"the memories of user {shown(user)} cannot stand in the namespace "
+                f"{shown(namespace)} ({error}). Pass user_namespace= to say where they are, a name "
+                "that no two users share and the nodes of the graph use, e.g. lambda user_id: "
+                "(user_id.encode().hex(),)"
             ) from error
         self._check_own(user, namespace)
         return tuple(namespace)
@@ -238,11 +286,13 @@ class MongoMemory:
             other = self._user_namespace(f"{user}x")
         if other == namespace:
             raise ConfigurationError(
-                f"user_namespace gives {shown(namespace)} for every user: the memories of all would be those of one"
+                f"user_namespace gives {shown(namespace)} for every user: the memories of all "
+                "would be those of one"
             )
 
     def export_user(self, user_id: Identifier) -> Iterator[CheckpointTuple | Item]:
-        """Stream everything of a user: the checkpoints of every thread, newest first, then the memories.
+        """Stream everything of a user: the checkpoints of every thread, newest first, then the
+        memories.
 
         Whose they are is decided as by `erase_user`.
 
@@ -262,12 +312,16 @@ class MongoMemory:
     async def aexport_user(self, user_id: Identifier) -> AsyncIterator[CheckpointTuple | Item]:
         """Do what `export_user` does."""
         namespace = self._namespace_of(user_id)
-        threads = await self._runners.arun(threads_of(self.saver._context(), self._user_key, user_id))
+        threads = await self._runners.arun(
+            threads_of(self.saver._context(), self._user_key, user_id)
+        )
         for thread_id in threads.found:
             async for one in self.saver.alist({"configurable": {"thread_id": thread_id}}):
                 yield one
         after: str | None = None
-        while page := await self._runners.arun(items_after(self.store._context, namespace, after, PAGE)):
+        while page := await self._runners.arun(
+            items_after(self.store._context, namespace, after, PAGE)
+        ):
             for placed in page:
                 if placed.item is not None:
                     yield placed.item

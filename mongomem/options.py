@@ -31,8 +31,9 @@ OTHER_NAMES: Mapping[str, str] = {
     "ttl_config": "ttl",
     "writes_collection_name": "collection_prefix",
 }
-"""What other checkpointers and stores call an option, and what it is called here (langgraph-checkpoint-mongodb 0.5,
-langgraph-store-mongodb 0.4, langgraph-checkpoint-postgres 3.2)."""
+"""What other checkpointers and stores call an option, and what it is called here
+(langgraph-checkpoint-mongodb 0.5, langgraph-store-mongodb 0.4, langgraph-checkpoint-postgres
+3.2)."""
 
 
 def names_of(made: Callable[..., Any]) -> list[str]:
@@ -40,7 +41,9 @@ def names_of(made: Callable[..., Any]) -> list[str]:
     return [name for name in inspect.signature(made).parameters if name not in NOT_OPTIONS]
 
 
-def unknown_option(name: str, option: str, own: Iterable[str], beneath: Mapping[str, Iterable[str]]) -> str:
+def unknown_option(
+    name: str, option: str, own: Iterable[str], beneath: Mapping[str, Iterable[str]]
+) -> str:
     """Say that there is no such option, and which was meant.
 
     Args:
@@ -50,18 +53,27 @@ def unknown_option(name: str, option: str, own: Iterable[str], beneath: Mapping[
         beneath: By the names of options that hold options, those.
     """
     known = [*own]
-    inner = {one: f"{holder}={{{one!r}: ...}}" for holder, names in beneath.items() for one in names}
+    inner = {
+        one: f"{holder}={{{one!r}: ...}}" for holder, names in beneath.items() for one in names
+    }
     meant = {**inner, **{one: f"{one}=..." for one in known}}
-    close = [OTHER_NAMES[option]] if OTHER_NAMES.get(option) in meant else get_close_matches(option, meant, 1)
+    close = (
+        [OTHER_NAMES[option]]
+        if OTHER_NAMES.get(option) in meant
+        else get_close_matches(option, meant, 1)
+    )
     guess = f" Did you mean {meant[close[0]]}?" if close else ""
     return f"{name} has no option {shown(option)}.{guess} There are: {', '.join(known)}."
 
 
-def checked_options(name: str, options: object, made: Callable[..., Any], without: Iterable[str]) -> dict[str, Any]:
+def checked_options(
+    name: str, options: object, made: Callable[..., Any], without: Iterable[str]
+) -> dict[str, Any]:
     """Return the options that are to be handed on to a class.
 
     Raises:
-        ConfigurationError: They are no mapping, or the class has no such option, or may not be given it here.
+        ConfigurationError: They are no mapping, or the class has no such option, or may not be
+            given it here.
     """
     if options is None:
         return {}

@@ -37,8 +37,12 @@ class _Intercepting(Command[T]):
 
 
 def _intercepted(plan: Plan[T], performer: Callable[[Command[Any], Any], Any]) -> Plan[T]:
-    """Return `plan` with each of its commands handed to `performer`: itself a plan, so any runner runs it."""
-    return run_steps(begin(plan, lambda _: False), lambda command: _Intercepting(command, performer))
+    """Return `plan` with each of its commands handed to `performer`: itself a plan, so any runner
+    runs it.
+    """
+    return run_steps(
+        begin(plan, lambda _: False), lambda command: _Intercepting(command, performer)
+    )
 
 
 @dataclass(slots=True)

@@ -14,7 +14,13 @@ from mongomem.checkpoint.documents.identity import TOO_MANY, identity, member
 from mongomem.checkpoint.plans.delete import delete_thread, remove_tombstones
 from mongomem.checkpoint.plans.read import names_in_truth
 from mongomem.checkpoint.plans.thread_state import opened_name_key, read_members
-from mongomem.checkpoint.plans.threads import behind_document, is_named, named_conditions, read_listed, thread_page
+from mongomem.checkpoint.plans.threads import (
+    behind_document,
+    is_named,
+    named_conditions,
+    read_listed,
+    thread_page,
+)
 from mongomem.checkpoint.serde.place_digest import BEGAN
 from mongomem.engine.commands import Document, Find
 from mongomem.errors import CorruptDataError, InvalidInputError, MongomemError
@@ -32,8 +38,9 @@ class Erased:
     Attributes:
         threads: The ids of the threads.
         memories: How many memories.
-        undecided: The ids of threads that do not say whose they are, because they had too many users to name all, or
-            cannot be read: they are damaged, or encrypted under another key. They are still there.
+        undecided: The ids of threads that do not say whose they are, because they had too many
+            users to name all, or cannot be read: they are damaged, or encrypted under another key.
+            They are still there.
     """
 
     threads: list[str]
@@ -43,7 +50,9 @@ class Erased:
 
 @dataclass(frozen=True, slots=True)
 class UserThreads:
-    """The ids of the threads of a user, and of those that do not say whose they are; in order and each once."""
+    """The ids of the threads of a user, and of those that do not say whose they are; in order and
+    each once.
+    """
 
     found: dict[str, None] = field(default_factory=dict)
     undecided: dict[str, None] = field(default_factory=dict)
@@ -61,16 +70,23 @@ def checked_user(user_id: object) -> str:
     return text
 
 
-async def threads_of(context: SaverContext, user_key: str, user_id: object, *, ended: bool = False) -> UserThreads:
+async def threads_of(
+    context: SaverContext, user_key: str, user_id: object, *, ended: bool = False
+) -> UserThreads:
     """Return every thread that a user has had a part in; with `ended` also expired ones.
 
-    Most thread documents say it by an index. Digests are compared thread by thread; and of threads that were not always
-    put with `user_key` as an identity key, every checkpoint is asked, which takes long and misses nobody.
+    Most thread documents say it by an index. Digests are compared thread by thread; and of threads
+    that were not always put with `user_key` as an identity key, every checkpoint is asked, which
+    takes long and misses nobody.
     """
     text = checked_user(user_id)
     threads = UserThreads()
     members = f"members.{user_key}"
-    for conditions in (named_conditions(user_key, text), [{members: {"$gte": b""}}], [{members: {"$exists": False}}]):
+    for conditions in (
+        named_conditions(user_key, text),
+        [{members: {"$gte": b""}}],
+        [{members: {"$exists": False}}],
+    ):
         behind: Document = {"updated_at": {"$gt": BEGAN}}
         while page := await thread_page(context, conditions, behind, PAGE, ended=ended):
             for document in page:
@@ -87,12 +103,14 @@ def check_decided(undecided: Collection[str]) -> None:
     """
     if undecided:
         raise CorruptDataError(
-            "these threads cannot be read, or had too many users to name all, and so may be of that user too: "
-            f"{list(undecided)}"
+            "these threads cannot be read, or had too many users to name all, and so may be of "
+            f"that user too: {list(undecided)}"
         )
 
 
-async def _decide(context: SaverContext, document: Document, key: str, text: str, threads: UserThreads) -> None:
+async def _decide(
+    context: SaverContext, document: Document, key: str, text: str, threads: UserThreads
+) -> None:
     """Sort a thread in: it is of the user, or of others, or does not say."""
     thread_id = str(document.get("thread_id"))
     if thread_id in threads.found:
@@ -128,7 +146,9 @@ async def _is_of(context: SaverContext, document: Document, key: str, text: str)
 
 
 async def _finish_deletions(context: SaverContext) -> None:
-    """Finish deletions that broke off: of a thread without checkpoints nothing says any more whose it was."""
+    """Finish deletions that broke off: of a thread without checkpoints nothing says any more whose
+    it was.
+    """
     unfinished = {"type": THREAD, "deleted_at": {"$gt": BEGAN}, "updated_at": {"$ne": None}}
     for document in await Find(context.checkpoints, unfinished, {"thread_id": 1}):
         if isinstance(document.get("thread_id"), str):  # else it is damaged, and no thread's
@@ -136,11 +156,17 @@ async def _finish_deletions(context: SaverContext) -> None:
 
 
 async def erase_user(
-    saver: SaverContext, store: StoreContext, user_key: str, user_id: object, namespace: tuple[str, ...]
+    saver: SaverContext,
+    store: StoreContext,
+    user_key: str,
+    user_id: object,
+    namespace: tuple[str, ...],
 ) -> Erased:
-    """Delete every thread and every memory of a user at once, and finish deletions that broke off; forget all caches.
+    """Delete every thread and every memory of a user at once, and finish deletions that broke off;
+    forget all caches.
 
-    What was under way is not shown, and goes with the tombstones of the threads once their grace is over.
+    What was under way is not shown, and goes with the tombstones of the threads once their grace is
+    over.
     """
     threads = await threads_of(saver, user_key, user_id, ended=True)
     for thread_id in threads.found:

@@ -7,7 +7,8 @@ schema/            indexes, migrations, collections that are somebody else's
 checkpoint/        the saver, on real servers and every kind of client
 store/             the store likewise
 local_server/      the embedded server
-acceptance/        both memories as users meet them: connections, rights, agents, the chatbot, the documents
+acceptance/        both memories as users meet them: connections, rights, agents, the chatbot, the
+                   documents
 support/           what tests share; no test is there
 fixtures/          documents that past versions stored
 """
@@ -26,12 +27,16 @@ from pymongo import MongoClient
 from support.openai_server import OpenAIServer
 
 if sys.version_info < (3, 11):
-    collect_ignore = ["acceptance/test_clients_deepagents.py"]  # deepagents is for Python 3.11 and newer
+    collect_ignore = [
+        "acceptance/test_clients_deepagents.py"
+    ]  # deepagents is for Python 3.11 and newer
 
 
 @pytest.fixture(scope="session")
 def mongo_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The server of the suite: the one MONGODB_URI names, or a real mongod that starts and ends with the session."""
+    """The server of the suite: the one MONGODB_URI names, or a real mongod that starts and ends
+    with the session.
+    """
     if uri := os.environ.get("MONGODB_URI"):
         yield uri
         return
@@ -74,7 +79,9 @@ def shared_database(mongo_client: MongoClient) -> Iterator[str]:
 
 @pytest.fixture
 def database_name(request: pytest.FixtureRequest, mongo_client: MongoClient) -> Iterator[str]:
-    """A database that nobody else uses, dropped afterwards; in a module that shares one, emptied afterwards."""
+    """A database that nobody else uses, dropped afterwards; in a module that shares one, emptied
+    afterwards.
+    """
     if request.node.get_closest_marker("shares_database") is not None:
         name = request.getfixturevalue("shared_database")
         yield name

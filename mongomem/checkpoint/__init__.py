@@ -10,7 +10,8 @@
     serde/      values to bytes to chunks, and back: pure
 
     put        saver -> plans/put -> serde/channels -> documents -> one ordered BulkWrite
-    get_tuple  saver -> plans/read -> one Aggregate -> documents/checkpoint -> plans/restore -> plans/load
+    get_tuple  saver -> plans/read -> one Aggregate -> documents/checkpoint -> plans/restore ->
+               plans/load
 
 Imports go down this list. Start with ``documents/__init__.py``, then ``plans/put.py``.
 """

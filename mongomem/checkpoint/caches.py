@@ -30,8 +30,8 @@ class ThreadState:
         stamped_at: When all of its documents were last stamped for their expiry: none is older.
         name_key: What chunk names are keyed with; empty unless values are encrypted.
         begins: Whether the next put begins a life of the thread.
-        members: Whom the thread was put for, by the identity keys that it has been put under since its life began;
-            under others the checkpoints alone know.
+        members: Whom the thread was put for, by the identity keys that it has been put under since
+            its life began; under others the checkpoints alone know.
         is_short: Whether its state was short when it was last put, so that nothing of it is packed.
     """
 
@@ -52,10 +52,14 @@ class SaverCaches:
     """The caches of one saver and its clones, and what it knows of its collections."""
 
     def __init__(self, cache_bytes: int) -> None:
-        """Share `cache_bytes` out: chunks serve reads, parents puts, and messages both; threads are small."""
+        """Share `cache_bytes` out: chunks serve reads, parents puts, and messages both; threads are
+        small.
+        """
         share = cache_bytes // 16
         self.chunks: BoundedCache[bytes, bytes] = BoundedCache(6 * share, len)
-        self.parents: BoundedCache[CheckpointRef, ParentState] = BoundedCache(4 * share, ParentState.weight)
+        self.parents: BoundedCache[CheckpointRef, ParentState] = BoundedCache(
+            4 * share, ParentState.weight
+        )
         self.threads: BoundedCache[str, ThreadState] = BoundedCache(share, ThreadState.weight)
         self.messages = MessageCache(5 * share)
         self.damage = Damage()

@@ -18,16 +18,19 @@ from mongomem.engine.clock import random_bytes
 from mongomem.errors import ConfigurationError
 
 STAMP_FRACTION = 10
-"""A thread with a TTL is stamped anew once a tenth of it has gone by; documents go one tenth late."""
+"""A thread with a TTL is stamped anew once a tenth of it has gone by; documents go one tenth
+late."""
 
 LONGEST_SPAN = timedelta(days=365 * 60)
-"""Bound of TTL and grace. A TTL index takes up to 2**31 - 1 seconds, 68 years (MongoDB 4.4 to 8.2)."""
+"""Bound of TTL and grace. A TTL index takes up to 2**31 - 1 seconds, 68 years (MongoDB 4.4 to
+8.2)."""
 
 FIELD = re.compile(r"[^$.][^.]*")
 
 
 def lifetime(ttl: object) -> timedelta | NotProvided | None:
-    """Return a TTL, given in minutes or as a ``timedelta``; None (for ever) and `NOT_PROVIDED` stay what they are.
+    """Return a TTL, given in minutes or as a ``timedelta``; None (for ever) and `NOT_PROVIDED` stay
+    what they are.
 
     Raises:
         ConfigurationError: It is no positive span of time, or longer than `LONGEST_SPAN`.
@@ -35,14 +38,17 @@ def lifetime(ttl: object) -> timedelta | NotProvided | None:
     if ttl is None or isinstance(ttl, NotProvided):
         return ttl
     if isinstance(ttl, bool) or not isinstance(ttl, int | float | timedelta):
-        raise ConfigurationError(f"the ttl of threads must be minutes, a timedelta or None, not {shown(ttl)}")
+        raise ConfigurationError(
+            f"the ttl of threads must be minutes, a timedelta or None, not {shown(ttl)}"
+        )
     try:
         span = ttl if isinstance(ttl, timedelta) else timedelta(minutes=ttl)
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(f"the ttl of threads is no span of time: {shown(ttl)}") from error
     if not timedelta(0) < span <= LONGEST_SPAN:
         raise ConfigurationError(
-            f"the ttl of threads must be positive and at most {LONGEST_SPAN.days} days, not {shown(ttl)}"
+            f"the ttl of threads must be positive and at most {LONGEST_SPAN.days} days, not "
+            f"{shown(ttl)}"
         )
     return span
 
@@ -54,7 +60,9 @@ def checked_grace(grace: object) -> timedelta:
         ConfigurationError: It is no span of time from zero on, or longer than `LONGEST_SPAN`.
     """
     if not isinstance(grace, timedelta) or not timedelta(0) <= grace <= LONGEST_SPAN:
-        raise ConfigurationError(f"grace must be a timedelta from 0 to {LONGEST_SPAN.days} days, not {shown(grace)}")
+        raise ConfigurationError(
+            f"grace must be a timedelta from 0 to {LONGEST_SPAN.days} days, not {shown(grace)}"
+        )
     return grace
 
 
@@ -65,7 +73,9 @@ def checked_clock(clock: object) -> Callable[[], datetime]:
         ConfigurationError: It is no function, or, when it is read, it does not tell an aware time.
     """
     if not callable(clock):
-        raise ConfigurationError(f"clock must be a function that tells the time, not {shown(clock)}")
+        raise ConfigurationError(
+            f"clock must be a function that tells the time, not {shown(clock)}"
+        )
     read: Callable[[], object] = clock
 
     def now() -> datetime:
@@ -78,7 +88,8 @@ def checked_clock(clock: object) -> Callable[[], datetime]:
 
 
 def checked_keys(option: str, keys: object) -> tuple[str, ...]:
-    """Return metadata keys that the query language can name: no empty one, none with a dot or a ``$`` before it.
+    """Return metadata keys that the query language can name: no empty one, none with a dot or a
+    ``$`` before it.
 
     Args:
         option: Whose they are, for the message.
@@ -88,14 +99,20 @@ def checked_keys(option: str, keys: object) -> tuple[str, ...]:
         ConfigurationError: For anything else.
     """
     if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Collection):
-        raise ConfigurationError(f'{option} must be a list of metadata keys, e.g. ["user_id"], not {shown(keys)}')
+        raise ConfigurationError(
+            f'{option} must be a list of metadata keys, e.g. ["user_id"], not {shown(keys)}'
+        )
     try:
         given = [str.__str__(key) if isinstance(key, str) else key for key in keys]
     except Exception as error:  # whatever a class of the caller does
-        raise ConfigurationError(f"{option} must be a list that can be read, not {shown(keys)}") from error
+        raise ConfigurationError(
+            f"{option} must be a list that can be read, not {shown(keys)}"
+        ) from error
     for key in given:
         if not isinstance(key, str) or not FIELD.fullmatch(key) or not key.isprintable():
-            raise ConfigurationError(f"{option} names no field, which is a string without dots or $: {shown(key)}")
+            raise ConfigurationError(
+                f"{option} names no field, which is a string without dots or $: {shown(key)}"
+            )
     return tuple(dict.fromkeys(given))
 
 
@@ -105,10 +122,11 @@ class Options:
 
     Attributes:
         collections: Where documents are.
-        ttl: How long an unused thread lives; None for ever; `NOT_PROVIDED` as the collections have it.
+        ttl: How long an unused thread lives; None for ever; `NOT_PROVIDED` as the collections have
+            it.
         grace: How long a chunk that nothing refers to is kept.
-        clear_metadata: The metadata keys that may stand readable in the database; None means all, or what
-            `CLEAR_WHEN_SEALED` says where values are encrypted.
+        clear_metadata: The metadata keys that may stand readable in the database; None means all,
+            or what `CLEAR_WHEN_SEALED` says where values are encrypted.
         metadata_keys: The metadata keys with an index of threads.
         auto_setup: Whether the first write creates the indexes.
         clock: Tells the time, aware and in UTC.
@@ -161,10 +179,11 @@ class Context:
 
     @property
     def ttl(self) -> timedelta | None:
-        """Return how long an unused thread lives: as the saver was told, or else as the collections have it.
+        """Return how long an unused thread lives: as the saver was told, or else as the collections
+        have it.
 
-        A saver that was told "for ever" has taken the TTL from the collections in its setup; where it may not, their
-        TTL still binds it.
+        A saver that was told "for ever" has taken the TTL from the collections in its setup; where
+        it may not, their TTL still binds it.
         """
         given = self.options.ttl
         return given if isinstance(given, timedelta) else self.state.found_ttl

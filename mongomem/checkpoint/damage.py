@@ -30,11 +30,15 @@ class Damage:
 
     @contextmanager
     def left_out(self, key: object) -> Iterator[None]:
-        """Go on where the document with this `_id` is damaged, or was written by a newer mongomem."""
+        """Go on where the document with this `_id` is damaged, or was written by a newer
+        mongomem.
+        """
         try:
             yield
         except UNREADABLE as error:
-            known = key if isinstance(key, bytes) else repr(key)  # an _id of somebody else's may be anything
+            known = (
+                key if isinstance(key, bytes) else repr(key)
+            )  # an _id of somebody else's may be anything
             if known not in self._met and len(self._met) < MOST:
                 self._met.add(known)
                 logger.warning("left out of a listing: %s", error)

@@ -1,12 +1,22 @@
-"""MongoSaver: LangGraph's checkpointer on MongoDB. Every method is one expression; the logic is in the plans.
+"""MongoSaver: LangGraph's checkpointer on MongoDB. Every method is one expression; the logic is in
+the plans.
 
-Here is what a running graph calls; what is done with whole threads stands in `mongomem.checkpoint.upkeep`.
+Here is what a running graph calls; what is done with whole threads stands in
+`mongomem.checkpoint.upkeep`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -56,30 +66,38 @@ class MongoSaver(ThreadUpkeep):
     into chunks that checkpoints share. Safe to share between threads and tasks.
 
     Args:
-        client: A ``MongoClient``, an ``AsyncMongoClient`` (async methods, and sync ones from other threads than that
-            of its event loop) or a ``mongomock.MongoClient``. The caller owns and closes it.
-        db_name: The database. None: the one that the client's connection string names, else ``mongomem``.
-        serde: Serializer of values; LangGraph's ``EncryptedSerializer`` encrypts every chunk. The default one revives
-            data types and calls no function, see `mongomem.checkpoint.serde.default`.
-        ttl: How long an unused thread lives, in minutes or as a ``timedelta``. Belongs to the collections: not given,
-            it is as they have it, and a saver that is given another one changes it in its setup. None means for ever:
-            the setup ends a TTL that they have. Not given, it is learned in the setup, which the first write calls: a
-            process that only reads sees expired threads until the server deletes them, about a tenth of the TTL later.
+        client: A ``MongoClient``, an ``AsyncMongoClient`` (async methods, and sync ones from other
+            threads than that of its event loop) or a ``mongomock.MongoClient``. The caller owns and
+            closes it.
+        db_name: The database. None: the one that the client's connection string names, else
+            ``mongomem``.
+        serde: Serializer of values; LangGraph's ``EncryptedSerializer`` encrypts every chunk. The
+            default one revives data types and calls no function, see
+            `mongomem.checkpoint.serde.default`.
+        ttl: How long an unused thread lives, in minutes or as a ``timedelta``. Belongs to the
+            collections: not given, it is as they have it, and a saver that is given another one
+            changes it in its setup. None means for ever: the setup ends a TTL that they have. Not
+            given, it is learned in the setup, which the first write calls: a process that only
+            reads sees expired threads until the server deletes them, about a tenth of the TTL
+            later.
         collection_prefix: Put before the names of the collections.
-        auto_setup: Create the indexes before the first write. Off for users who may not create indexes.
+        auto_setup: Create the indexes before the first write. Off for users who may not create
+            indexes.
         metadata_indexes: Metadata keys by which threads are listed, e.g. ``("user_id",)``.
-        clear_metadata: Metadata keys that may stand readable in the database. None means all of them,
-            or ``source``, ``step`` and ``run_id`` where the serializer encrypts.
+        clear_metadata: Metadata keys that may stand readable in the database. None means all of
+            them, or ``source``, ``step`` and ``run_id`` where the serializer encrypts.
         grace: How long a chunk that nothing refers to is kept, against puts that are under way.
-        cache_bytes: How many bytes the saver may remember in this process: chunks, parents of puts, messages.
+        cache_bytes: How many bytes the saver may remember in this process: chunks, parents of puts,
+            messages.
         concerns: Read preference, read concern and write concern; primary and majority by default.
         clock: Tells the time, aware and in UTC.
-        allow_plaintext: Where the serializer encrypts, also read what stands there in plain, and go on with threads
-            that were begun so. For a migration: whoever may write to the database can then put plain content there.
-        allow_unbound: Where the serializer encrypts, also read content of the first format, which was not bound to
-            its thread and place. Off once none is left.
-        check_chunks: Compare the content of plain chunks with their names when they are read. It takes about a
-            millisecond for a megabyte.
+        allow_plaintext: Where the serializer encrypts, also read what stands there in plain, and go
+            on with threads that were begun so. For a migration: whoever may write to the database
+            can then put plain content there.
+        allow_unbound: Where the serializer encrypts, also read content of the first format, which
+            was not bound to its thread and place. Off once none is left.
+        check_chunks: Compare the content of plain chunks with their names when they are read. It
+            takes about a millisecond for a megabyte.
 
     Does no I/O. Errors: `mongomem.errors`; those of the driver pass through.
     """
@@ -105,7 +123,9 @@ class MongoSaver(ThreadUpkeep):
     ) -> None:
         super().__init__(serde=checked_serde(serde))
         self._runners = runners_for(client, db_name, concerns)
-        self._state = SaverCaches(checked_number("cache_bytes", cache_bytes, error=ConfigurationError))
+        self._state = SaverCaches(
+            checked_number("cache_bytes", cache_bytes, error=ConfigurationError)
+        )
         self._options = Options(
             Collections(checked_prefix(collection_prefix)),
             lifetime(ttl),
@@ -123,28 +143,39 @@ class MongoSaver(ThreadUpkeep):
 
     @classmethod
     def from_conn_string(
-        cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
+        cls,
+        uri: str,
+        *,
+        db_name: str | None = None,
+        open_timeout: float | None = OPEN_TIMEOUT,
+        **options: Any,
     ) -> ClientContext[MongoSaver]:
-        """Return something to enter, with ``with`` or ``async with``, that yields a saver and owns its client.
+        """Return something to enter, with ``with`` or ``async with``, that yields a saver and owns
+        its client.
 
         Args:
             uri: The connection string.
-            db_name: The database. None: the one that the connection string names, else ``mongomem``.
-            open_timeout: How long entering waits for an answer of the servers, in seconds. None: does not ask.
+            db_name: The database. None: the one that the connection string names, else
+                ``mongomem``.
+            open_timeout: How long entering waits for an answer of the servers, in seconds. None:
+                does not ask.
             **options: Those of `MongoSaver`; any other reaches the client.
         """
         return ClientContext.of(cls, uri, open_timeout, {"db_name": db_name, **options})
 
     @property
     def damaged_documents(self) -> int:
-        """How many different documents listings have left out so far, because they or what they lead to is damaged.
+        """How many different documents listings have left out so far, because they or what they
+        lead to is damaged.
 
         Each was told once by the logger ``mongomem``.
         """
         return self._state.damage.count
 
     def setup(self) -> None:
-        """Create the indexes and bring older documents up to date. Idempotent, and safe when many do it at once."""
+        """Create the indexes and bring older documents up to date. Idempotent, and safe when many
+        do it at once.
+        """
         self._runners.run(setup(self._context()))
 
     @begins_at_call
@@ -169,12 +200,15 @@ class MongoSaver(ThreadUpkeep):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Stream checkpoints, newest first, by pages: breaking out leaves nothing open and has not read the rest.
+        """Stream checkpoints, newest first, by pages: breaking out leaves nothing open and has not
+        read the rest.
 
         Args:
-            config: Names the thread and, if given, the namespace and the checkpoint. None lists across threads.
+            config: Names the thread and, if given, the namespace and the checkpoint. None lists
+                across threads.
             filter: What the metadata must contain, as PostgreSQL's ``jsonb @>`` means it.
-            before: Only checkpoints older than the one it names; without a ``checkpoint_id`` it bounds nothing.
+            before: Only checkpoints older than the one it names; without a ``checkpoint_id`` it
+                bounds nothing.
             limit: How many; 0 gives none.
 
         Raises:
@@ -218,8 +252,8 @@ class MongoSaver(ThreadUpkeep):
     ) -> RunnableConfig:
         """Store a checkpoint; return the config that leads to it.
 
-        A crash leaves the previous checkpoint loadable, and the call can be repeated. What changed is
-        found by comparison with the parent document; `new_versions` is not needed.
+        A crash leaves the previous checkpoint loadable, and the call can be repeated. What changed
+        is found by comparison with the parent document; `new_versions` is not needed.
         """
         return self._runners.run(put.put(self._context(), config, checkpoint, metadata))
 
@@ -231,33 +265,50 @@ class MongoSaver(ThreadUpkeep):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> Coroutine[Any, Any, RunnableConfig]:
-        """Do what `put` does. What is stored is what was passed at the call, whatever is done to it afterwards.
+        """Do what `put` does. What is stored is what was passed at the call, whatever is done to it
+        afterwards.
 
-        Values of about 1 MB and more are serialized beside the event loop. Of these the lists, dicts, tuples and
-        LangChain messages are copied at the call; other objects in them must not change before the call returns.
+        Values of about 1 MB and more are serialized beside the event loop. Of these the lists,
+        dicts, tuples and LangChain messages are copied at the call; other objects in them must not
+        change before the call returns.
         """
         return self._runners.arun(put.put(self._context(), config, checkpoint, metadata))
 
     def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
     ) -> None:
         """Store the writes of a task beside its checkpoint, which may be stored later or not yet.
 
-        The first regular write of (task, index) wins; one to a special channel replaces the one before it.
+        The first regular write of (task, index) wins; one to a special channel replaces the one
+        before it.
         """
-        self._runners.run(put_writes.put_writes(self._context(), config, writes, task_id, task_path))
+        self._runners.run(
+            put_writes.put_writes(self._context(), config, writes, task_id, task_path)
+        )
 
     @begins_at_call
     def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
     ) -> Coroutine[Any, Any, None]:
         """Do what `put_writes` does."""
-        return self._runners.arun(put_writes.put_writes(self._context(), config, writes, task_id, task_path))
+        return self._runners.arun(
+            put_writes.put_writes(self._context(), config, writes, task_id, task_path)
+        )
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return what the ancestors of a checkpoint contributed to channels: the writes, and a stored value before."""
+        """Return what the ancestors of a checkpoint contributed to channels: the writes, and a
+        stored value before.
+        """
         return self._runners.run(get_delta_channel_history(self._context(), config, channels))
 
     @begins_at_call
@@ -271,7 +322,9 @@ class MongoSaver(ThreadUpkeep):
         """Return a version above `current`, of its kind; without one an ordered string."""
         return next_version(current, random.random())  # noqa: S311 (tells branches apart, guards nothing)
 
-    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> BaseCheckpointSaver[Any]:
+    def with_allowlist(
+        self, extra_allowlist: Collection[tuple[str, ...]]
+    ) -> BaseCheckpointSaver[Any]:
         """Return a clone whose serializer also revives these types; it shares client and caches."""
         return super().with_allowlist(checked_allowlist(extra_allowlist))
 

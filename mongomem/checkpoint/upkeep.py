@@ -14,12 +14,19 @@ from mongomem.checkpoint.plans import delete, prune
 from mongomem.checkpoint.plans.copy_thread import copy_thread
 from mongomem.checkpoint.plans.delete import then_clean
 from mongomem.checkpoint.plans.prune import PruneReport
-from mongomem.checkpoint.plans.threads import Thread, delete_idle_threads, list_threads, update_thread
+from mongomem.checkpoint.plans.threads import (
+    Thread,
+    delete_idle_threads,
+    list_threads,
+    update_thread,
+)
 from mongomem.engine.commands import Plan
 from mongomem.engine.runners import Runners, begins_at_call
 
 
-class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a thread has, see `Version`
+class ThreadUpkeep(
+    BaseCheckpointSaver[Any]
+):  # versions are of the kind that a thread has, see `Version`
     """The methods of a saver that are about whole threads and not about one checkpoint."""
 
     _runners: Runners
@@ -30,8 +37,8 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
     def delete_thread(self, thread_id: str) -> None:
         """Remove a thread with everything of it, at once. Repeating it finishes an interrupted one.
 
-        What was being put meanwhile is not shown. It is removed, and with it the last that names the thread, once the
-        grace is over.
+        What was being put meanwhile is not shown. It is removed, and with it the last that names
+        the thread, once the grace is over.
         """
         self._runners.run(self._deleting(thread_id))
 
@@ -46,8 +53,8 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints that these runs made, with their writes.
 
-        A checkpoint that stays reads as before: ancestors that its DeltaChannels are rebuilt from are
-        kept for that, and hidden. One whose parent went has ``parent_config=None``.
+        A checkpoint that stays reads as before: ancestors that its DeltaChannels are rebuilt from
+        are kept for that, and hidden. One whose parent went has ``parent_config=None``.
         """
         self._runners.run(prune.delete_for_runs(self._context(), run_ids))
 
@@ -57,15 +64,18 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         return self._runners.arun(prune.delete_for_runs(self._context(), run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy every checkpoint of a thread, with its writes, into another; nothing of the copy hangs on the source.
+        """Copy every checkpoint of a thread, with its writes, into another; nothing of the copy
+        hangs on the source.
 
-        What the target has stays as it is: checkpoints, also those it has hidden, and the answers to its interrupts. Of
-        a source that is not there nothing is copied.
+        What the target has stays as it is: checkpoints, also those it has hidden, and the answers
+        to its interrupts. Of a source that is not there nothing is copied.
         """
         self._runners.run(copy_thread(self._context(), source_thread_id, target_thread_id))
 
     @begins_at_call
-    def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> Coroutine[Any, Any, None]:
+    def acopy_thread(
+        self, source_thread_id: str, target_thread_id: str
+    ) -> Coroutine[Any, Any, None]:
         """Do what `copy_thread` does."""
         return self._runners.arun(copy_thread(self._context(), source_thread_id, target_thread_id))
 
@@ -78,11 +88,13 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         older_than: timedelta | None = None,
         dry_run: bool = False,
     ) -> list[PruneReport]:
-        """Remove old checkpoints of threads, and the chunks that nothing has referred to for the grace.
+        """Remove old checkpoints of threads, and the chunks that nothing has referred to for the
+        grace.
 
-        What stays reads as before, as with `delete_for_runs`. Of each namespace the newest checkpoint stays. The
-        namespaces of one call go with the checkpoint that called; the memory of a subgraph compiled with
-        ``checkpointer=True`` belongs to no call, and is a namespace like the root's.
+        What stays reads as before, as with `delete_for_runs`. Of each namespace the newest
+        checkpoint stays. The namespaces of one call go with the checkpoint that called; the memory
+        of a subgraph compiled with ``checkpointer=True`` belongs to no call, and is a namespace
+        like the root's.
 
         Args:
             thread_ids: The threads.
@@ -92,9 +104,12 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
             dry_run: Change nothing; say what would go.
 
         Raises:
-            InvalidInputError: For another strategy, a `keep_last` below 1, or a negative `older_than`.
+            InvalidInputError: For another strategy, a `keep_last` below 1, or a negative
+                `older_than`.
         """
-        return self._runners.run(self._pruning(thread_ids, strategy, keep_last, older_than, dry_run))
+        return self._runners.run(
+            self._pruning(thread_ids, strategy, keep_last, older_than, dry_run)
+        )
 
     @begins_at_call
     def aprune(  # type: ignore[override]  # as `prune`
@@ -107,45 +122,58 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         dry_run: bool = False,
     ) -> Coroutine[Any, Any, list[PruneReport]]:
         """Do what `prune` does."""
-        return self._runners.arun(self._pruning(thread_ids, strategy, keep_last, older_than, dry_run))
+        return self._runners.arun(
+            self._pruning(thread_ids, strategy, keep_last, older_than, dry_run)
+        )
 
     def _pruning(self, *arguments: object) -> Plan[list[PruneReport]]:
         context = self._context()
         return then_clean(context, partial(prune.prune, context, *arguments), unless=arguments[-1])
 
     def delete_idle_threads(self, idle_for: timedelta, *, dry_run: bool = False) -> list[Thread]:
-        """Delete the threads that no namespace updated for so long; return those, or those that would go."""
+        """Delete the threads that no namespace updated for so long; return those, or those that
+        would go.
+        """
         return self._runners.run(self._deleting_idle(idle_for, dry_run))
 
     @begins_at_call
-    def adelete_idle_threads(self, idle_for: timedelta, *, dry_run: bool = False) -> Coroutine[Any, Any, list[Thread]]:
+    def adelete_idle_threads(
+        self, idle_for: timedelta, *, dry_run: bool = False
+    ) -> Coroutine[Any, Any, list[Thread]]:
         """Do what `delete_idle_threads` does."""
         return self._runners.arun(self._deleting_idle(idle_for, dry_run))
 
     def _deleting_idle(self, idle_for: timedelta, dry_run: bool) -> Plan[list[Thread]]:
         context = self._context()
-        return then_clean(context, partial(delete_idle_threads, context, idle_for, dry_run), unless=dry_run)
+        return then_clean(
+            context, partial(delete_idle_threads, context, idle_for, dry_run), unless=dry_run
+        )
 
     def update_thread(self, thread_id: str, metadata: Mapping[str, Any]) -> Thread:
-        """Merge titles, tags or flags into the metadata of a thread; return the thread as `list_threads` shows it.
+        """Merge titles, tags or flags into the metadata of a thread; return the thread as
+        `list_threads` shows it.
 
-        They stay while the thread lives, whatever its runs say, and `list_threads` filters by them. No checkpoint is
-        made, a run that waits for an answer goes on waiting, and the thread keeps its place in the list.
+        They stay while the thread lives, whatever its runs say, and `list_threads` filters by them.
+        No checkpoint is made, a run that waits for an answer goes on waiting, and the thread keeps
+        its place in the list.
 
         Args:
             thread_id: The thread.
-            metadata: Values by key, as long as a line of text; None removes a key. Under a key of `metadata_indexes`,
-                one more user whom the thread is of.
+            metadata: Values by key, as long as a line of text; None removes a key. Under a key of
+                `metadata_indexes`, one more user whom the thread is of.
 
         Raises:
             ThreadNotFoundError: There is no such thread.
-            InvalidInputError: A value is of a kind that lists cannot show, or all together are too long.
+            InvalidInputError: A value is of a kind that lists cannot show, or all together are too
+                long.
             ConfigurationError: A key may not stand readable (`clear_metadata`).
         """
         return self._runners.run(update_thread(self._context(), thread_id, metadata))
 
     @begins_at_call
-    def aupdate_thread(self, thread_id: str, metadata: Mapping[str, Any]) -> Coroutine[Any, Any, Thread]:
+    def aupdate_thread(
+        self, thread_id: str, metadata: Mapping[str, Any]
+    ) -> Coroutine[Any, Any, Thread]:
         """Do what `update_thread` does."""
         return self._runners.arun(update_thread(self._context(), thread_id, metadata))
 
@@ -160,14 +188,16 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
         """Return threads, the one updated last first.
 
         Args:
-            filter: What the metadata must contain, e.g. ``{"user_id": "ada"}``: every thread that was ever put for that
-                user, whatever form the id has.
+            filter: What the metadata must contain, e.g. ``{"user_id": "ada"}``: every thread that
+                was ever put for that user, whatever form the id has.
             limit: How many at most.
             before: The last thread of the page before, or a time: only threads updated earlier.
             count_checkpoints: Count the checkpoints of each, which reads all of them on the server.
         """
         return self._runners.run(
-            list_threads(self._context(), filter, limit, before, count_checkpoints=count_checkpoints)
+            list_threads(
+                self._context(), filter, limit, before, count_checkpoints=count_checkpoints
+            )
         )
 
     @begins_at_call
@@ -181,5 +211,7 @@ class ThreadUpkeep(BaseCheckpointSaver[Any]):  # versions are of the kind that a
     ) -> Coroutine[Any, Any, list[Thread]]:
         """Do what `list_threads` does."""
         return self._runners.arun(
-            list_threads(self._context(), filter, limit, before, count_checkpoints=count_checkpoints)
+            list_threads(
+                self._context(), filter, limit, before, count_checkpoints=count_checkpoints
+            )
         )

@@ -2,7 +2,8 @@
 
     "openai:MODEL"                 openai      the `openai` package, in batches
     "local"                        wordllama   no key, no network (extra ``local``)
-    "PROVIDER:MODEL"               custom      whatever ``langchain.embeddings.init_embeddings`` knows
+    "PROVIDER:MODEL"               custom      whatever ``langchain.embeddings.init_embeddings``
+                                               knows
     a LangChain ``Embeddings``     custom
     a function, sync or async      custom
 
@@ -12,8 +13,8 @@
     identity   what a model is called, so that another one is noticed
     settings   what an embedder holds, as it is written in a name
 
-Every embedder serves sync and async callers, from any thread and any number of event loops. Which texts
-are embedded, how vectors are stored and how they are compared is no matter of this folder.
+Every embedder serves sync and async callers, from any thread and any number of event loops. Which
+texts are embedded, how vectors are stored and how they are compared is no matter of this folder.
 """
 
 from mongomem.embeddings.custom import EmbeddingFunction
@@ -21,4 +22,11 @@ from mongomem.embeddings.embedder import Embedder, Vectors
 from mongomem.embeddings.resolve import EmbedOption, resolve_embedder
 from mongomem.embeddings.wordllama import LOCAL_DIMS
 
-__all__ = ["LOCAL_DIMS", "EmbedOption", "Embedder", "EmbeddingFunction", "Vectors", "resolve_embedder"]
+__all__ = [
+    "LOCAL_DIMS",
+    "EmbedOption",
+    "Embedder",
+    "EmbeddingFunction",
+    "Vectors",
+    "resolve_embedder",
+]

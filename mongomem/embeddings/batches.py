@@ -1,8 +1,9 @@
 """How many texts an embedder is sent at once: what the user says, or what turns out to be too many.
 
-Servers of embeddings differ in how much a request may hold (DashScope 10 texts, TEI 32, Cohere 96, OpenAI 2,048), say
-so nowhere that a program could ask, and refuse more with an error of their own. So texts go in one request until that
-is refused for their number; then in halves, and no request of this process is as large again.
+Servers of embeddings differ in how much a request may hold (DashScope 10 texts, TEI 32, Cohere 96,
+OpenAI 2,048), say so nowhere that a program could ask, and refuse more with an error of their own.
+So texts go in one request until that is refused for their number; then in halves, and no request of
+this process is as large again.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ REFUSING = frozenset({400, 413, 422})
 TOO_LARGE = 413
 """The HTTP status that says by itself that a request holds too much."""
 
-_TEXTS = r"(?:inputs?|texts?|items?|documents?|instances?|sentences?|strings?|elements?|entries|embeddings)\b"
+_TEXTS = (
+    r"(?:inputs?|texts?|items?|documents?|instances?|sentences?|strings?"
+    r"|elements?|entries|embeddings)\b"
+)
 _TOO_MANY = re.compile(
-    rf"""(?<!physical\ )\bbatch[\ _-]?size      # TEI, SiliconFlow, DashScope, Voyage, LiteLLM; llama.cpp means tokens
+    rf"""(?<!physical\ )\bbatch[\ _-]?size      # TEI, SiliconFlow, DashScope, Voyage
     | \btoo\ many\ {_TEXTS}                     # Azure OpenAI
     | \b(?:number|count)\ of\ {_TEXTS}          # Cohere
     | \bat\ most\ \d+\ {_TEXTS}                 # pydantic, so vLLM and Mistral
@@ -34,7 +38,9 @@ _TOO_MANY = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_STATUS = re.compile(r"\b(?:status(?:[_ ]code)?|http(?:/[\d.]+)?|error code)\W{1,3}([1-5]\d\d)\b", re.IGNORECASE)
+_STATUS = re.compile(
+    r"\b(?:status(?:[_ ]code)?|http(?:/[\d.]+)?|error code)\W{1,3}([1-5]\d\d)\b", re.IGNORECASE
+)
 
 LONGEST_ANSWER = 10_000
 """How much of the text of an error is looked at."""
@@ -56,8 +62,9 @@ class BatchSize:
 def in_batches(texts: list[str], size: BatchSize) -> Generator[list[str], Any, list[Any]]:
     """Yield texts in batches, each to be answered by what is sent in; return the answers.
 
-    An error that is thrown in and says that there were too many has them yielded anew in halves, and `size` keeps that.
-    Every other is raised, and so is one of a text that is refused alone: then its number was not the reason.
+    An error that is thrown in and says that there were too many has them yielded anew in halves,
+    and `size` keeps that. Every other is raised, and so is one of a text that is refused alone:
+    then its number was not the reason.
     """
     answers: list[Any] = []
     before, begin = size.most, 0
@@ -79,10 +86,11 @@ def in_batches(texts: list[str], size: BatchSize) -> Generator[list[str], Any, l
 
 
 def says_too_many(error: BaseException) -> bool:
-    """Say whether an embedder refused a request because of how many texts it held, by HTTP status and words.
+    """Say whether an embedder refused a request because of how many texts it held, by HTTP status
+    and words.
 
-    Clients wrap the errors of others, and some tell no status: so causes are looked at too, and words alone will do
-    where nothing contradicts them.
+    Clients wrap the errors of others, and some tell no status: so causes are looked at too, and
+    words alone will do where nothing contradicts them.
     """
     if isinstance(error, MongomemError):
         return False
@@ -101,11 +109,16 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _status(error: BaseException) -> int | None:
-    """Read the HTTP status: clients put it on the error, on its response (botocore: a dict), or only into words."""
+    """Read the HTTP status: clients put it on the error, on its response (botocore: a dict), or
+    only into words.
+    """
     response = _attribute(error, "response")
     if isinstance(response, dict):
         return _status_of_botocore(response)
-    for holder, names in ((error, ("status_code", "http_status", "status", "code")), (response, ("status_code",))):
+    for holder, names in (
+        (error, ("status_code", "http_status", "status", "code")),
+        (response, ("status_code",)),
+    ):
         for name in names:
             value = _attribute(holder, name)
             if isinstance(value, int) and 100 <= value <= 599:
@@ -121,7 +134,9 @@ def _status_of_botocore(response: dict[Any, Any]) -> int | None:
 
 
 def _words(error: BaseException) -> str:
-    """Collect what an error says, and the body of the response it holds, which ``requests`` and ``httpx`` leave out."""
+    """Collect what an error says, and the body of the response it holds, which ``requests`` and
+    ``httpx`` leave out.
+    """
     said = (_text(error), _text(_attribute(_attribute(error, "response"), "text")))
     return "\n".join(text[:LONGEST_ANSWER] for text in said)
 

@@ -30,8 +30,8 @@ class FunctionEmbedder(NamedEmbedder):
     """A function of the user, sync or async, in both worlds.
 
     A sync function serves async callers in a worker thread. An async one serves sync callers on a
-    background thread with an event loop of its own, also where the caller's thread runs a loop (Jupyter);
-    what it awaits must not be bound to the caller's loop, which waits meanwhile.
+    background thread with an event loop of its own, also where the caller's thread runs a loop
+    (Jupyter); what it awaits must not be bound to the caller's loop, which waits meanwhile.
     """
 
     function: EmbeddingFunction
@@ -41,7 +41,9 @@ class FunctionEmbedder(NamedEmbedder):
         return _background.run(vectors) if inspect.isawaitable(vectors) else vectors
 
     async def _adocuments(self, texts: list[str]) -> Any:
-        if inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(type(self.function).__call__):
+        if inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(
+            type(self.function).__call__
+        ):
             return await self.function(texts)
         vectors = await in_worker("embedding", self.function, texts)
         return await vectors if inspect.isawaitable(vectors) else vectors
@@ -67,7 +69,9 @@ class LangChainEmbedder(NamedEmbedder):
 
 
 class _BackgroundLoop(Guarded):
-    """An event loop on a daemon thread, started at first use, where sync callers have awaitables awaited."""
+    """An event loop on a daemon thread, started at first use, where sync callers have awaitables
+    awaited.
+    """
 
     def __init__(self) -> None:
         self._guard()
@@ -78,21 +82,27 @@ class _BackgroundLoop(Guarded):
         """Wait for the result. Context variables of the caller are visible; Ctrl-C cancels.
 
         Raises:
-            UsageError: The caller is itself on the background loop, which would wait for itself for ever.
+            UsageError: The caller is itself on the background loop, which would wait for itself for
+                ever.
         """
         if threading.current_thread() is self._thread:
             if inspect.iscoroutine(awaitable):
                 awaitable.close()
             raise UsageError(
-                "An async embedding function called a sync method that embeds: await the async twin instead"
+                "An async embedding function called a sync method that embeds: await the async "
+                "twin instead"
             )
         return run_on(self._started(), _await(awaitable), patience=None)
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None or self._thread is None or not self._thread.is_alive():  # in the child of a fork
+            if (
+                self._loop is None or self._thread is None or not self._thread.is_alive()
+            ):  # in the child of a fork
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="mongomem-embeddings", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="mongomem-embeddings", daemon=True
+                )
                 self._thread.start()
             return self._loop
 
@@ -113,10 +123,18 @@ def function_embedder(
 
 
 def langchain_embedder(
-    embeddings: Embeddings, dims: int | None, batch_size: BatchSize, model: str | None, otherwise: str | None = None
+    embeddings: Embeddings,
+    dims: int | None,
+    batch_size: BatchSize,
+    model: str | None,
+    otherwise: str | None = None,
 ) -> FunctionEmbedder | LangChainEmbedder:
-    """Make an embedder of an instance of LangChain's class. Where nothing names its model, `otherwise` does."""
-    if type(embeddings) is EmbeddingsLambda:  # refuses sync calls of an async function; FunctionEmbedder does not
+    """Make an embedder of an instance of LangChain's class. Where nothing names its model,
+    `otherwise` does.
+    """
+    if (
+        type(embeddings) is EmbeddingsLambda
+    ):  # refuses sync calls of an async function; FunctionEmbedder does not
         function = getattr(embeddings, "afunc", None) or embeddings.func
         return function_embedder(function, dims, batch_size, model)
     names = identity_of(embeddings, model, otherwise)

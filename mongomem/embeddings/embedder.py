@@ -1,4 +1,6 @@
-"""What the rest of the package knows of an embedder: `Embedder`, and the one place where vectors are checked."""
+"""What the rest of the package knows of an embedder: `Embedder`, and the one place where vectors
+are checked.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from mongomem.engine.workers import in_worker
 from mongomem.errors import DimensionMismatchError, InvalidInputError
 
 LARGEST = 1e15
-"""Numbers of a vector are smaller than this, so that no product of two vectors leaves what float32 can hold."""
+"""Numbers of a vector are smaller than this, so that no product of two vectors leaves what float32
+can hold."""
 
 NUMBERS = "fiubO"
 """Kinds of numpy arrays that may hold real numbers; texts of digits are none."""
@@ -53,7 +56,8 @@ class Embedder(ABC):
 
         Raises:
             DimensionMismatchError: A vector has not `dims` entries.
-            InvalidInputError: Not one vector per text, or an entry is NaN or too large, see `LARGEST`.
+            InvalidInputError: Not one vector per text, or an entry is NaN or too large, see
+                `LARGEST`.
         """
         batches = in_batches(list(texts), self.batch_size)
         resume: Callable[[Any], list[str]] = batches.send
@@ -79,12 +83,17 @@ class Embedder(ABC):
             except StopIteration as finished:
                 return self._joined(finished.value)
             try:
-                resume, answer = batches.send, self._checked(await self._adocuments(batch), len(batch))
+                resume, answer = (
+                    batches.send,
+                    self._checked(await self._adocuments(batch), len(batch)),
+                )
             except Exception as error:
                 resume, answer = batches.throw, error
 
     def embed_query(self, text: str) -> Vectors:
-        """Embed a text that is searched for: float32 of shape (dims,). Errors as in `embed_documents`."""
+        """Embed a text that is searched for: float32 of shape (dims,). Errors as in
+        `embed_documents`.
+        """
         vector: Vectors = self._checked(self._query(text), 1)[0]
         return vector
 
@@ -121,16 +130,22 @@ class Embedder(ABC):
             self._check_size(vector, expected)
         matrix = np.stack(vectors)  # a copy: what an embedder caches and hands out stays its own
         if not (np.abs(matrix) < LARGEST).all():  # which NaN is not
-            raise InvalidInputError(f"{self.fingerprint} answered with NaN or infinity, or {LARGEST:.0e} and more")
+            raise InvalidInputError(
+                f"{self.fingerprint} answered with NaN or infinity, or {LARGEST:.0e} and more"
+            )
         return matrix
 
     def _one_each(self, answer: Iterable[Any], count: int) -> list[Vectors]:
-        """Read as many vectors as there were texts, and one more at most: an answer may have no end."""
+        """Read as many vectors as there were texts, and one more at most: an answer may have no
+        end.
+        """
         try:
             with np.errstate(over="ignore"):  # beyond float32 is infinite, which `_checked` refuses
                 vectors = [_numbers(vector) for vector in islice(answer, count + 1)]
         except Exception as error:  # of numpy, or of whatever an embedder answers with
-            raise InvalidInputError(f"{self.fingerprint} must answer with one vector of numbers per text") from error
+            raise InvalidInputError(
+                f"{self.fingerprint} must answer with one vector of numbers per text"
+            ) from error
         if len(vectors) != count:
             got = f"{len(vectors)} vectors" + (" or more" if len(vectors) > count else "")
             raise InvalidInputError(f"{self.fingerprint} answered {count} texts with {got}")
@@ -139,7 +154,9 @@ class Embedder(ABC):
     def _check_size(self, vector: Vectors, expected: int) -> None:
         if vector.shape != (expected,) or not expected:
             got = str(vector.size) if vector.ndim == 1 else f"an array of shape {vector.shape}"
-            raise DimensionMismatchError(f"{self.fingerprint}: expected {expected} dimensions, got {got}")
+            raise DimensionMismatchError(
+                f"{self.fingerprint}: expected {expected} dimensions, got {got}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,18 +1,22 @@
 """What a model is called, so that a store can tell that its vectors were made by another one.
 
-A user who says ``index={"model": ...}`` is believed. Otherwise a name is read from what embeds, from whatever tells
-models apart and is alike in every process:
+A user who says ``index={"model": ...}`` is believed. Otherwise a name is read from what embeds,
+from whatever tells models apart and is alike in every process:
 
     "openai:MODEL"         the model, and the server where it is not OpenAI's
-    LangChain Embeddings   the class, its model, every other setting that is not as by default, and what it wraps
-    a function             its qualified name, and the name of its file: not that of its module, which is ``__main__``
-                           where the file is run; with it what a closure holds and what a partial binds
+    LangChain Embeddings   the class, its model, every other setting that is not as by default, and
+                           what it wraps
+    a function             its qualified name, and the name of its file: not that of its module,
+                           which is ``__main__``
+                           where the file is run; with it what a closure holds and what a partial
+                           binds
     a callable object,     its class, and what it holds
     a bound method
 
-What cannot be named, such as a lambda, or a closure over an object that tells no model, asks for ``model``: two of its
-kind would look the same. Two things no name tells: that a function was given another body, and that a server has
-another model under the same name. For those the store compares vectors, see `mongomem.store.plans.model_check`.
+What cannot be named, such as a lambda, or a closure over an object that tells no model, asks for
+``model``: two of its kind would look the same. Two things no name tells: that a function was given
+another body, and that a server has another model under the same name. For those the store compares
+vectors, see `mongomem.store.plans.model_check`.
 """
 
 from __future__ import annotations
@@ -42,7 +46,8 @@ from mongomem.embeddings.settings import (
 from mongomem.errors import ConfigurationError
 
 FORM = 2
-"""Which way of naming models this is. The first one told less: a name of it stands for all that it may have meant."""
+"""Which way of naming models this is. The first one told less: a name of it stands for all that it
+may have meant."""
 
 DEEPEST = 4
 """How deep what embeds is looked into."""
@@ -52,20 +57,32 @@ LONGEST_NAME = 500
 
 MODEL_SETTINGS = frozenset(
     {
-        *("model", "model_name", "model_id", "model_path", "model_uid", "model_url", "repo_id", "engine"),
+        *(
+            "model",
+            "model_name",
+            "model_id",
+            "model_path",
+            "model_uid",
+            "model_url",
+            "repo_id",
+            "engine",
+        ),
         *("deployment", "deployment_name", "azure_deployment", "endpoint_name"),
     }
 )
 """What settings are called that tell which model it is, whatever stands beside them."""
 
 FIRST_SETTINGS = ("model", "model_name", "model_id", "deployment")
-"""Those of LangChain's classes of which one stands in front; the only ones that the first form read."""
+"""Those of LangChain's classes of which one stands in front; the only ones that the first form
+read."""
 
 BASE_SETTINGS = frozenset({"base_url", "openai_api_base", "api_base"})
-"""What settings are called that hold the address of the server; left out, clients read it from the environment."""
+"""What settings are called that hold the address of the server; left out, clients read it from the
+environment."""
 
 TRANSPARENT = "CacheBackedEmbeddings"
-"""LangChain's class that hands out the vectors of what it wraps: with it or without, the model is the same."""
+"""LangChain's class that hands out the vectors of what it wraps: with it or without, the model is
+the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +111,9 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A thing by its name; `tells` says that it is one particular model, whatever it holds besides."""
+    """A thing by its name; `tells` says that it is one particular model, whatever it holds
+    besides.
+    """
 
     text: str
     tells: bool = False
@@ -105,7 +124,8 @@ class _NamelessError(Exception):
 
 
 def identity_of(embed: Any, said: str | None, otherwise: str | None = None) -> Identity:
-    """Name a function, a callable object or an instance of ``Embeddings``; `otherwise` where that cannot be.
+    """Name a function, a callable object or an instance of ``Embeddings``; `otherwise` where that
+    cannot be.
 
     Raises:
         ConfigurationError: Nothing names it.
@@ -119,8 +139,9 @@ def identity_of(embed: Any, said: str | None, otherwise: str | None = None) -> I
         read, reason = otherwise, f"looking at it raised {type(error).__name__}"
     if said is None and read is None:
         raise ConfigurationError(
-            f'index needs "model", a name for what embeds: {reason}, so that a change of model would go unnoticed. '
-            'Write e.g. {"embed": ..., "model": "my-model-v1"}, and another name whenever another model embeds'
+            f'index needs "model", a name for what embeds: {reason}, so that a change of model '
+            'would go unnoticed. Write e.g. {"embed": ..., "model": "my-model-v1"}, and another '
+            "name whenever another model embeds"
         )
     return Identity(said, read, _former(embed))
 
@@ -148,7 +169,11 @@ def _embeddings(embeddings: Embeddings, depth: int) -> Named:
     first = _first_model(settings)
     if first is None:
         return _with(f"langchain:{kind}", settings, depth, containers=True)
-    others = {name: value for name, value in settings.items() if name not in MODEL_SETTINGS or value != first}
+    others = {
+        name: value
+        for name, value in settings.items()
+        if name not in MODEL_SETTINGS or value != first
+    }
     return _with(f"langchain:{kind}", others, depth, front=written(first), containers=True)
 
 
@@ -158,12 +183,16 @@ def _first_model(settings: Mapping[str, Any]) -> str | None:
 
 
 def _function(function: FunctionType, depth: int, bound: Mapping[str, Any] | None = None) -> Named:
-    """Name a function. What is defined in a module has one definition there: of its defaults only texts are named."""
+    """Name a function. What is defined in a module has one definition there: of its defaults only
+    texts are named.
+    """
     name = _qualified(function)
     held = {**defaults_of(function), **cells_of(function)}
     if "<locals>" not in name:
         held = {setting: value for setting, value in held.items() if isinstance(value, str)}
-    return _with(f"function:{_place(inspect.unwrap(function))}.{name}", {**held, **(bound or {})}, depth)
+    return _with(
+        f"function:{_place(inspect.unwrap(function))}.{name}", {**held, **(bound or {})}, depth
+    )
 
 
 def _partial(bound: partial[Any], depth: int) -> Named:
@@ -179,14 +208,20 @@ def _method(method: MethodType, depth: int) -> Named:
     if isinstance(holder, (type, Embeddings)):
         inner = _named(holder, depth + 1)
         return Named(f"{inner.text}.{method.__name__}", tells=inner.tells)
-    return _with(f"function:{_place(method.__func__)}.{_qualified(method)}", settings_of(holder), depth)
+    return _with(
+        f"function:{_place(method.__func__)}.{_qualified(method)}", settings_of(holder), depth
+    )
 
 
 def _defined(definition: Any, _depth: int) -> Named:
     """Name what a module defines: a class, a function of C, the module itself."""
     if isinstance(definition, ModuleType):
         return Named(definition.__name__)
-    place = _place_of_class(definition) if isinstance(definition, type) else _last(definition.__module__)
+    place = (
+        _place_of_class(definition)
+        if isinstance(definition, type)
+        else _last(definition.__module__)
+    )
     return Named(f"function:{place}.{_qualified(definition)}")
 
 
@@ -208,15 +243,21 @@ class _Held:
     nameless: dict[str, Any] = field(default_factory=dict)
 
     def add(self, name: str, value: Any, named: Named | None) -> None:
-        """Take in a setting and its name, if it has one. What clients hold is where they ask, and no more."""
+        """Take in a setting and its name, if it has one. What clients hold is where they ask, and
+        no more.
+        """
         if named is None:
             self.nameless[name] = value
             address = address_of_client(value)
             if address is not None and not any("://" in text for text in self.texts):
                 self.texts.append(f"at {address}")
         elif named.text:
-            self.texts.append(f"at {named.text}" if name in BASE_SETTINGS else f"{name}={named.text}")
-            self.tells = self.tells or named.tells or (name in MODEL_SETTINGS and isinstance(value, str))
+            self.texts.append(
+                f"at {named.text}" if name in BASE_SETTINGS else f"{name}={named.text}"
+            )
+            self.tells = (
+                self.tells or named.tells or (name in MODEL_SETTINGS and isinstance(value, str))
+            )
 
 
 def _with(
@@ -249,15 +290,25 @@ def _nameless(head: str, held: _Held) -> _NamelessError:
 
 
 def _told(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(name, value) for name, value in sorted(settings.items())[:MOST_SETTINGS] if not is_aside(name, value)]
+    return [
+        (name, value)
+        for name, value in sorted(settings.items())[:MOST_SETTINGS]
+        if not is_aside(name, value)
+    ]
 
 
 def _setting(value: Any, depth: int, containers: bool) -> Named | None:
-    """Name what is held; None where nothing does. Of wrapped embeddings the name tells the model of the wrapper."""
+    """Name what is held; None where nothing does. Of wrapped embeddings the name tells the model of
+    the wrapper.
+    """
     text = written(value, containers=containers)
     if text is not None:
         return Named(text)
-    if isinstance(value, (list, tuple)) and value and all(isinstance(each, Embeddings) for each in value):
+    if (
+        isinstance(value, (list, tuple))
+        and value
+        and all(isinstance(each, Embeddings) for each in value)
+    ):
         inner = [_named(each, depth + 1) for each in value[:MOST_SETTINGS]]
         return Named(f"[{', '.join(each.text for each in inner)}]", tells=True)
     try:
@@ -275,7 +326,9 @@ def _qualified(definition: Any) -> str:
 
 
 def _place(function: Any) -> str:
-    """Name the file of a function: its module's name is ``__main__`` or another one by how the file was come by."""
+    """Name the file of a function: its module's name is ``__main__`` or another one by how the file
+    was come by.
+    """
     file = getattr(function, "__globals__", {}).get("__file__")
     return _stem(file) if isinstance(file, str) else _last(function.__module__)
 
@@ -309,7 +362,8 @@ def _function_of(embeddings: EmbeddingsLambda) -> Any:
 def _former(embed: Any) -> tuple[str, ...]:
     """List what the first form called a model: of an object little more than its class.
 
-    It called a function by its module, so that one that was run as a script was called ``__main__``.
+    It called a function by its module, so that one that was run as a script was called
+    ``__main__``.
     """
     if type(embed) is EmbeddingsLambda:
         return _former(_function_of(embed))
@@ -320,7 +374,9 @@ def _former(embed: Any) -> tuple[str, ...]:
         named = named.func
     if not hasattr(named, "__qualname__"):
         named = type(named)
-    return tuple(f"function:{module}.{named.__qualname__}" for module in (named.__module__, "__main__"))
+    return tuple(
+        f"function:{module}.{named.__qualname__}" for module in (named.__module__, "__main__")
+    )
 
 
 def _former_of_embeddings(embeddings: Embeddings) -> str:

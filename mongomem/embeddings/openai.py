@@ -1,4 +1,6 @@
-"""The embedder ``"openai:MODEL"``: OpenAI, and whatever speaks its embeddings protocol at ``OPENAI_BASE_URL``."""
+"""The embedder ``"openai:MODEL"``: OpenAI, and whatever speaks its embeddings protocol at
+``OPENAI_BASE_URL``.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,10 @@ OWN_BASE_URL = "https://api.openai.com/v1"
 class OpenAIEmbedder(Embedder):
     """A model behind the OpenAI embeddings protocol, by the `openai` package.
 
-    Key, proxies, timeouts and retries are the package's own, from its environment variables; so is the base
-    URL, which is read once, see `_OpenAIClients`. Texts go in as few requests as the API's limits allow, one
-    after the other. The API refuses an empty text, so a space stands in for it; a text over the model's limit
-    is refused by the API, whose error reaches the caller.
+    Key, proxies, timeouts and retries are the package's own, from its environment variables; so is
+    the base URL, which is read once, see `_OpenAIClients`. Texts go in as few requests as the API's
+    limits allow, one after the other. The API refuses an empty text, so a space stands in for it; a
+    text over the model's limit is refused by the API, whose error reaches the caller.
 
     Attributes:
         model: What the API calls the model.
@@ -58,21 +60,33 @@ class OpenAIEmbedder(Embedder):
 
     def _documents(self, texts: list[str]) -> Any:
         create = self.clients.blocking().embeddings.create
-        return [vector for batch in _batches(texts) for vector in _in_order(create(**self._request(batch)))]
+        return [
+            vector
+            for batch in _batches(texts)
+            for vector in _in_order(create(**self._request(batch)))
+        ]
 
     async def _adocuments(self, texts: list[str]) -> Any:
         create = (await self.clients.awaiting()).embeddings.create
-        return [vector for batch in _batches(texts) for vector in _in_order(await create(**self._request(batch)))]
+        return [
+            vector
+            for batch in _batches(texts)
+            for vector in _in_order(await create(**self._request(batch)))
+        ]
 
     def _request(self, batch: list[str]) -> dict[str, Any]:
         request: dict[str, Any] = {"model": self.model, "input": batch}
-        if self.dims is not None and "text-embedding-3" in self.model:  # others answer `dimensions` with an error
+        if (
+            self.dims is not None and "text-embedding-3" in self.model
+        ):  # others answer `dimensions` with an error
             request["dimensions"] = self.dims
         return request
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Cut texts into requests. A token is at least one byte, and no valid text has more than 8192 of them."""
+    """Cut texts into requests. A token is at least one byte, and no valid text has more than 8192
+    of them.
+    """
     batch: list[str] = []
     tokens = 0
     for text in texts:
@@ -87,26 +101,32 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _in_order(response: CreateEmbeddingResponse) -> list[Vectors]:
-    """Read vectors by their index; compatible servers that send none answer in the order of the texts."""
+    """Read vectors by their index; compatible servers that send none answer in the order of the
+    texts.
+    """
     rows = sorted(response.data, key=lambda row: getattr(row, "index", None) or 0)
     return [np.asarray(row.embedding, dtype=np.float32) for row in rows]
 
 
 class _OpenAIClients(Guarded):
-    """One blocking client per process, and one awaiting client per event loop, as its connections belong to the loop.
+    """One blocking client per process, and one awaiting client per event loop, as its connections
+    belong to the loop.
 
-    ``OPENAI_BASE_URL`` is read when the first client is made or the model is first named, whichever comes first, and
-    counts from then on: the model would be called by one server and asked of another otherwise.
+    ``OPENAI_BASE_URL`` is read when the first client is made or the model is first named, whichever
+    comes first, and counts from then on: the model would be called by one server and asked of
+    another otherwise.
 
-    A client is closed when its loop shuts its async generators down, as ``asyncio.run`` and all runners do
-    at their end: an open connection would outlive the loop otherwise.
+    A client is closed when its loop shuts its async generators down, as ``asyncio.run`` and all
+    runners do at their end: an open connection would outlive the loop otherwise.
     """
 
     def __init__(self) -> None:
         self._guard()
         self._read: dict[str, str] = {}
         self._blocking: tuple[int, OpenAI] | None = None
-        self._awaiting: dict[asyncio.AbstractEventLoop, tuple[AsyncOpenAI, AsyncGenerator[None, None]]] = {}
+        self._awaiting: dict[
+            asyncio.AbstractEventLoop, tuple[AsyncOpenAI, AsyncGenerator[None, None]]
+        ] = {}
 
     def base_url(self) -> str:
         """Return the address of the server."""
@@ -114,9 +134,13 @@ class _OpenAIClients(Guarded):
 
     def blocking(self) -> OpenAI:
         with self._lock:
-            if self._blocking is None or self._blocking[0] != os.getpid():  # a forked child shares no connection
+            if (
+                self._blocking is None or self._blocking[0] != os.getpid()
+            ):  # a forked child shares no connection
                 client = _new_client(self.base_url())
-                weakref.finalize(self, client.close)  # the client's own finalizer may come after its sockets'
+                weakref.finalize(
+                    self, client.close
+                )  # the client's own finalizer may come after its sockets'
                 self._blocking = os.getpid(), client
             return self._blocking[1]
 
@@ -124,7 +148,9 @@ class _OpenAIClients(Guarded):
         loop = asyncio.get_running_loop()
         if loop not in self._awaiting:
             base_url = self.base_url()
-            client = await in_worker("embedding", lambda: _new_async_client(base_url))  # imports, reads certificates
+            client = await in_worker(
+                "embedding", lambda: _new_async_client(base_url)
+            )  # imports, reads certificates
             if loop not in self._awaiting:  # else a task of the same loop was faster
                 for ended in [known for known in list(self._awaiting) if known.is_closed()]:
                     self._awaiting.pop(ended, None)
@@ -132,7 +158,9 @@ class _OpenAIClients(Guarded):
                 await anext(self._awaiting[loop][1])
         return self._awaiting[loop][0]
 
-    async def _until_shutdown(self, loop: asyncio.AbstractEventLoop, client: AsyncOpenAI) -> AsyncGenerator[None, None]:
+    async def _until_shutdown(
+        self, loop: asyncio.AbstractEventLoop, client: AsyncOpenAI
+    ) -> AsyncGenerator[None, None]:
         try:
             yield
         finally:
@@ -159,8 +187,13 @@ def _client_errors_explained() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise ConfigurationError('embed="openai:..." needs the package openai: pip install openai') from error
+        raise ConfigurationError(
+            'embed="openai:..." needs the package openai: pip install openai'
+        ) from error
     except Exception as error:
         if hasattr(error, "add_note"):  # Python 3.11
-            error.add_note('mongomem: set OPENAI_API_KEY, or use an embedder that needs no key, e.g. embed="local"')
+            error.add_note(
+                "mongomem: set OPENAI_API_KEY, or use an embedder that needs no key, e.g. "
+                'embed="local"'
+            )
         raise

@@ -34,18 +34,21 @@ def resolve_embedder(
     Nothing is connected or loaded before the first text, and no key of OpenAI is needed before it.
 
     Args:
-        embed: A name such as "openai:MODEL", an instance of LangChain's ``Embeddings``, or a function.
+        embed: A name such as "openai:MODEL", an instance of LangChain's ``Embeddings``, or a
+            function.
         dims: Size of the vectors; None accepts any, and of the local model is its default.
         model: What the model is called; None: as `mongomem.embeddings.identity` reads it.
         batch_size: How many texts it is sent at once at most; None: as many as it takes.
 
     Raises:
-        ConfigurationError: Nothing can be made of `embed`, a package is missing, `dims` does not fit, nothing names the
-            model, or an option is of the wrong kind.
+        ConfigurationError: Nothing can be made of `embed`, a package is missing, `dims` does not
+            fit, nothing names the model, or an option is of the wrong kind.
     """
     with looking_at("dims", ConfigurationError):
         if dims is not None and (type(dims) is not int or not 1 <= dims <= MOST_DIMS):
-            raise ConfigurationError(f"dims must be a positive number, {MOST_DIMS:,} at most, not {shown(dims)}")
+            raise ConfigurationError(
+                f"dims must be a positive number, {MOST_DIMS:,} at most, not {shown(dims)}"
+            )
     with looking_at("model", ConfigurationError):
         said = None if model is None else _checked_name("model", model)
     with looking_at("batch_size", ConfigurationError):
@@ -62,13 +65,16 @@ def _embedder(embed: Any, dims: int | None, batch_size: BatchSize, said: str | N
         return langchain_embedder(embed, dims, batch_size, said)
     if isinstance(embed, type) or not callable(embed):
         raise ConfigurationError(
-            'embed must be "openai:MODEL", "local", "PROVIDER:MODEL", an instance of LangChain\'s Embeddings '
+            'embed must be "openai:MODEL", "local", "PROVIDER:MODEL", an instance of LangChain\'s '
+            "Embeddings "
             f"or a function from texts to vectors, not {shown(embed)}"
         )
     return function_embedder(embed, dims, batch_size, said)
 
 
-def _embedder_of_name(name: str, dims: int | None, batch_size: BatchSize, said: str | None) -> Embedder:
+def _embedder_of_name(
+    name: str, dims: int | None, batch_size: BatchSize, said: str | None
+) -> Embedder:
     provider, _, model = name.partition(":")
     if provider == "openai" and model:
         return OpenAIEmbedder(said=said, dims=dims, batch_size=batch_size, model=model)
@@ -86,5 +92,7 @@ def _embedder_of_name(name: str, dims: int | None, batch_size: BatchSize, said: 
 def _checked_name(option: str, name: object) -> str:
     text = checked_text(option, name, ConfigurationError)
     if len(text) > LONGEST_NAME or (option == "model" and not text.strip()):
-        raise ConfigurationError(f"{option} must be a name of 1 to {LONGEST_NAME:,} characters, not {shown(text)}")
+        raise ConfigurationError(
+            f"{option} must be a name of 1 to {LONGEST_NAME:,} characters, not {shown(text)}"
+        )
     return text

@@ -18,12 +18,14 @@ from mongomem.embeddings.identity import Identity
 from mongomem.errors import ConfigurationError
 
 LOCAL_DIMS = (256, 128, 64)
-"""Sizes of the local model's vectors, the default first. The smaller ones are leading parts of the largest."""
+"""Sizes of the local model's vectors, the default first. The smaller ones are leading parts of the
+largest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LocalEmbedder(NamedEmbedder):
-    """The small static model of wordllama: numpy only, weights inside its wheel, about 30 µs a sentence.
+    """The small static model of wordllama: numpy only, weights inside its wheel, about 30 µs a
+    sentence.
 
     Vectors are the normalised mean of the texts' token vectors, in any length of text.
     """
@@ -33,8 +35,8 @@ class LocalEmbedder(NamedEmbedder):
         return [self._mean_of_tokens(model, text or " ") for text in texts]
 
     def _mean_of_tokens(self, model: Any, text: str) -> Vectors:
-        # By distinct token, so that memory is bounded by the vocabulary: wordllama's own `embed` pads every
-        # text of a batch to the longest one.
+        # By distinct token, so that memory is bounded by the vocabulary: wordllama's own `embed`
+        # pads every text of a batch to the longest one.
         tokens, counts = np.unique(model.tokenize([text])[0].ids, return_counts=True)
         total: Vectors = counts.astype(np.float32) @ model.embedding[tokens, : self.dims]
         unit: Vectors = total / np.linalg.norm(total)
@@ -43,20 +45,26 @@ class LocalEmbedder(NamedEmbedder):
 
 @cache
 def _wordllama() -> Any:
-    """Load the bundled weights and tokenizer, about 0.5 s once per process. Reads no other file, no network."""
+    """Load the bundled weights and tokenizer, about 0.5 s once per process. Reads no other file, no
+    network.
+    """
     root_logger, placeholder = logging.getLogger(), logging.NullHandler()
-    root_logger.addHandler(placeholder)  # wordllama calls logging.basicConfig(INFO), a no-op where a handler is
+    root_logger.addHandler(
+        placeholder
+    )  # wordllama calls logging.basicConfig(INFO), a no-op where a handler is
     try:
         import wordllama
     finally:
         root_logger.removeHandler(placeholder)
-    # wordllama 0.4.0 looks for its tokenizer in the folder "tokenizer", but ships it in "tokenizers", where
-    # it looks below `cache_dir`.
+    # wordllama 0.4.0 looks for its tokenizer in the folder "tokenizer", but ships it in
+    # "tokenizers", where it looks below `cache_dir`.
     bundled = Path(str(wordllama.__file__)).parent
     return wordllama.WordLlama.load(cache_dir=bundled, dim=LOCAL_DIMS[0], disable_download=True)
 
 
-def local_embedder(name: str, dims: int | None, batch_size: BatchSize, model: str | None) -> LocalEmbedder:
+def local_embedder(
+    name: str, dims: int | None, batch_size: BatchSize, model: str | None
+) -> LocalEmbedder:
     """Make the local embedder of ``"local"`` or ``"local:wordllama"``.
 
     Raises:
@@ -64,12 +72,15 @@ def local_embedder(name: str, dims: int | None, batch_size: BatchSize, model: st
     """
     dims = LOCAL_DIMS[0] if dims is None else dims
     if name not in ("local", "local:wordllama"):
-        raise ConfigurationError(f'The local embedder is "local" or "local:wordllama", not {shown(name)}')
+        raise ConfigurationError(
+            f'The local embedder is "local" or "local:wordllama", not {shown(name)}'
+        )
     if dims not in LOCAL_DIMS:
         raise ConfigurationError(f"The local embedder has {LOCAL_DIMS} dims, not {shown(dims)}")
     if find_spec("wordllama") is None:
         raise ConfigurationError(
-            f'embed={shown(name)} needs the extra `local` (in a clone of mongomem: pip install ".[local]")'
+            f"embed={shown(name)} needs the extra `local` (in a clone of mongomem: pip install "
+            '".[local]")'
         )
     read = f"local:wordllama-{dims}"
     return LocalEmbedder(names=Identity(model, read, (read,)), dims=dims, batch_size=batch_size)

@@ -1,19 +1,23 @@
-"""What plans run on. This is the only folder that knows PyMongo's collections, threads and event loops.
+"""What plans run on. This is the only folder that knows PyMongo's collections, threads and event
+loops.
 
-    commands         one round trip to MongoDB as a frozen value: Find, Aggregate, BulkWrite, ...; and what a plan is
+    commands         one round trip to MongoDB as a frozen value: Find, Aggregate, BulkWrite, ...;
+                     and what a plan is
     effects          the other commands: Compute, EmbedDocuments, EmbedQueries, Sleep
     runners          the loops that run plans, one for each way of waiting
     loops            event loops seen from other threads: where the client of a runner lives
     workers          the threads that wait and compute on behalf of event loops
     locks            locks that a forked child finds open
     clients          clients of PyMongo: the database that one names, and what is remembered of each
-    client_context   from_conn_string: a client is made, asked whether its servers are there, and closed
+    client_context   from_conn_string: a client is made, asked whether its servers are there, and
+                     closed
     request_batcher  concurrent awaited calls of one kind become one batch
     upserts          the plan that writes documents which others may be making at the same moment
     mongomock        the adapter that makes a mongomock database answer the commands
     clock            the time, where a caller gives no other clock
 
-A **command** describes one effect. A **plan** is an ``async def`` that awaits commands and other plans, and nothing
-else: it knows no client, thread or loop. A **runner** performs the commands of a plan, blocking or awaited, so every
-operation of both memories is written once. Start with `commands`, then `runners`.
+A **command** describes one effect. A **plan** is an ``async def`` that awaits commands and other
+plans, and nothing else: it knows no client, thread or loop. A **runner** performs the commands of a
+plan, blocking or awaited, so every operation of both memories is written once. Start with
+`commands`, then `runners`.
 """

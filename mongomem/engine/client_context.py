@@ -1,9 +1,9 @@
 """`from_conn_string`: something to enter that owns the client it opens.
 
-One object for both worlds: ``with`` opens a ``MongoClient``, ``async with`` an ``AsyncMongoClient``.
-Making it does no I/O, so it can be made at import time, and entered by many at once: sync callers share
-one client, and so do the tasks of one event loop, because an ``AsyncMongoClient`` belongs to one loop.
-The last that leaves closes it.
+One object for both worlds: ``with`` opens a ``MongoClient``, ``async with`` an
+``AsyncMongoClient``. Making it does no I/O, so it can be made at import time, and entered by many
+at once: sync callers share one client, and so do the tasks of one event loop, because an
+``AsyncMongoClient`` belongs to one loop. The last that leaves closes it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ class _OpenClient(Generic[T]):
 
 
 class ClientContext(Guarded, Generic[T]):
-    """Opens a client and builds a T on it when first entered; closes the client when the last has left.
+    """Opens a client and builds a T on it when first entered; closes the client when the last has
+    left.
 
-    Whoever enters meanwhile gets the same T. Whoever is first asks the servers whether they are there.
+    Whoever enters meanwhile gets the same T. Whoever is first asks the servers whether they are
+    there.
 
     Args:
         connection: How to open a client.
@@ -51,9 +53,13 @@ class ClientContext(Guarded, Generic[T]):
 
     def __new__(cls, connection: Connection, *_args: object) -> ClientContext[T]:
         name = connection.name
-        # `compile(checkpointer=...)` answers a wrong object with the name of its type (langgraph.types,
-        # ensure_valid_checkpointer), so the type of an Opening is named by the advice that belongs there.
-        advice = f"{name}.from_conn_string(...), not entered: write `with {name}.from_conn_string(uri) as memory:`"
+        # `compile(checkpointer=...)` answers a wrong object with the name of its type
+        # (langgraph.types, ensure_valid_checkpointer), so the type of an Opening is named by the
+        # advice that belongs there.
+        advice = (
+            f"{name}.from_conn_string(...), not entered: write `with "
+            f"{name}.from_conn_string(uri) as memory:`"
+        )
         return object.__new__(type(advice, (cls,), {}))
 
     def __init__(self, connection: Connection, build: Callable[[Any], T]) -> None:
@@ -72,12 +78,14 @@ class ClientContext(Guarded, Generic[T]):
         options: Mapping[str, Any],
         beneath: Mapping[str, Callable[..., Any]] | None = None,
     ) -> ClientContext[T]:
-        """Return the opening of a class made from a client; options that are not its own reach the client.
+        """Return the opening of a class made from a client; options that are not its own reach the
+        client.
 
         Args:
             made: The class.
             uri: The connection string.
-            open_timeout: How long entering waits for an answer of the servers, in seconds; None: does not ask.
+            open_timeout: How long entering waits for an answer of the servers, in seconds; None:
+                does not ask.
             options: Those of the class and of the client.
             beneath: By the options of the class that hold options of another one, that.
         """
@@ -85,7 +93,9 @@ class ClientContext(Guarded, Generic[T]):
         own = {name: value for name, value in options.items() if name in names}
         others = {name: value for name, value in options.items() if name not in names}
         inner = {name: names_of(one) for name, one in (beneath or {}).items()}
-        connection = Connection(made.__name__, uri, others, open_timeout, [*names, "open_timeout"], inner)
+        connection = Connection(
+            made.__name__, uri, others, open_timeout, [*names, "open_timeout"], inner
+        )
         return cls(connection, lambda client: made(client, **own))
 
     def __enter__(self) -> T:
@@ -148,8 +158,9 @@ class ClientContext(Guarded, Generic[T]):
             if opened is None:
                 where = "" if loop is None else "in this event loop "
                 raise UsageError(
-                    f"{self._name}.from_conn_string(...) was left {where}more often than entered: leave it to "
-                    f"`{'with' if loop is None else 'async with'}`, which does both once."
+                    f"{self._name}.from_conn_string(...) was left {where}more often than entered: "
+                    f"leave it to `{'with' if loop is None else 'async with'}`, which does both "
+                    "once."
                 )
             opened.inside -= 1
             if opened.inside:
@@ -158,7 +169,9 @@ class ClientContext(Guarded, Generic[T]):
             return opened.client
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Refuse to be used in place of what it opens. Names with an underscore are probes, not uses."""
+        """Refuse to be used in place of what it opens. Names with an underscore are probes, not
+        uses.
+        """
         if name.startswith("_"):
             raise AttributeError(name)
         raise UsageError(
@@ -175,13 +188,15 @@ OPEN_TIMEOUT = 5.0
 LONGEST_TIMEOUT = 86_400.0
 
 QUESTION = {"listDatabases": 1, "nameOnly": True, "authorizedDatabases": True}
-"""What is asked on entering: any user may, whatever their rights, and nobody else (MongoDB 4.4 to 8.2)."""
+"""What is asked on entering: any user may, whatever their rights, and nobody else (MongoDB 4.4 to
+8.2)."""
 
 UNAUTHORIZED_CODE = 13
 """Server error code: a server that asks for credentials was given none (MongoDB 4.4 to 8.2)."""
 
 UNAUTHENTICATED = frozenset({18, 8000})
-"""Server error codes of refused credentials: AuthenticationFailed (MongoDB 4.4 to 8.2), and Atlas's own."""
+"""Server error codes of refused credentials: AuthenticationFailed (MongoDB 4.4 to 8.2), and Atlas's
+own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +221,18 @@ class Connection:
 
     def __post_init__(self) -> None:
         if not isinstance(self.uri, str) or not str.__len__(self.uri):
-            # Not shown, whatever it is: what is wrong about it may be its place, and then it may hold a password.
-            given = "an empty string" if isinstance(self.uri, str) else f"a {type(self.uri).__name__}"
-            raise ConfigurationError(
-                f"{self.name} needs a connection string such as mongodb://localhost:27017, not {given}"
+            # Not shown, whatever it is: what is wrong about it may be its place, and then it may
+            # hold a password.
+            given = (
+                "an empty string" if isinstance(self.uri, str) else f"a {type(self.uri).__name__}"
             )
-        object.__setattr__(self, "uri", str.__str__(self.uri))  # and not what a subclass says of itself
+            raise ConfigurationError(
+                f"{self.name} needs a connection string such as mongodb://localhost:27017, not "
+                f"{given}"
+            )
+        object.__setattr__(
+            self, "uri", str.__str__(self.uri)
+        )  # and not what a subclass says of itself
         _check_timeout(self.open_timeout)
 
     def make(self, kind: Any) -> Any:
@@ -251,26 +272,40 @@ class Connection:
         try:
             yield
         except OperationFailure as error:
-            hosts, said = ", ".join(_hosts(client)), shown((error.details or {}).get("errmsg") or str(error))
+            hosts, said = (
+                ", ".join(_hosts(client)),
+                shown((error.details or {}).get("errmsg") or str(error)),
+            )
             if error.code == UNAUTHORIZED_CODE:
                 said = "it asks for a user and a password"
             elif error.code in UNAUTHENTICATED:
-                said = "its user or its password (and authSource says in which database the user is kept)"
-            raise ConfigurationError(f"{hosts} refuses the connection string of {self.name}: {said}") from None
+                said = (
+                    "its user or its password (and authSource says in which database the user "
+                    "is kept)"
+                )
+            raise ConfigurationError(
+                f"{hosts} refuses the connection string of {self.name}: {said}"
+            ) from None
         except PyMongoError as error:
             raise ServerUnavailableError(
-                f"{self.name}: no MongoDB server answers within {self.open_timeout:g} s. {_reasons(client, error)} "
-                "Is it started, and is the connection string right? open_timeout= says how long to wait (None: do "
-                "not ask)."
+                f"{self.name}: no MongoDB server answers within {self.open_timeout:g} s. "
+                f"{_reasons(client, error)} Is it started, and is the connection string right? "
+                "open_timeout= says how long to wait (None: do not ask)."
             ) from None
 
     def _refusal(self, error: Exception) -> str:
         unknown = [option for option in self.client_options if option in str(error)]
         if unknown and str(error).startswith("Unknown option"):
-            return f"{unknown_option(self.name, unknown[0], self.own, self.beneath)} Nor has the MongoDB client."
+            return (
+                f"{unknown_option(self.name, unknown[0], self.own, self.beneath)} Nor has the "
+                "MongoDB client."
+            )
         if isinstance(error, InvalidURI):
             hint = "Characters such as / : @ % in a user or a password are written %2F %3A %40 %25."
-            return f"{self.name} cannot make a client of its connection string: {_without_quotations(error)}. {hint}"
+            return (
+                f"{self.name} cannot make a client of its connection string: "
+                f"{_without_quotations(error)}. {hint}"
+            )
         return f"{self.name} cannot make a client of its options: {_without_quotations(error)}"
 
 
@@ -280,12 +315,15 @@ def _check_timeout(timeout: object) -> None:
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if not is_number or not 0 < cast("float", timeout) <= LONGEST_TIMEOUT:  # which NaN is not
         raise ConfigurationError(
-            f"open_timeout must be seconds above 0, at most {LONGEST_TIMEOUT:.0f}, or None, not {shown(timeout)}"
+            f"open_timeout must be seconds above 0, at most {LONGEST_TIMEOUT:.0f}, or None, not "
+            f"{shown(timeout)}"
         )
 
 
 def _without_quotations(error: Exception) -> str:
-    """Leave out what an error quotes: PyMongo 4.13 takes the rest of a password with a slash for a database."""
+    """Leave out what an error quotes: PyMongo 4.13 takes the rest of a password with a slash for a
+    database.
+    """
     return re.sub(r"""(?<!\w)(["']).*\1""", "...", str(error)).rstrip(".")
 
 
@@ -295,7 +333,9 @@ def _hosts(client: Any) -> list[str]:
 
 
 def _reasons(client: Any, error: PyMongoError) -> str:
-    """Say what each host met, or else what the driver says as a whole, without the topology and the timeouts."""
+    """Say what each host met, or else what the driver says as a whole, without the topology and the
+    timeouts.
+    """
     met = sorted(client.topology_description.server_descriptions().items())
     reasons = [_first_part(one.error) for _, one in met if one.error is not None]
     if not reasons:

@@ -1,4 +1,6 @@
-"""Clients of PyMongo: the database that one names, what its servers are told, and what is remembered of each."""
+"""Clients of PyMongo: the database that one names, what its servers are told, and what is
+remembered of each.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,19 @@ class PerClient(Guarded, Generic[T]):
         key = id(client)
         with self._lock:
             if key not in self._found:
-                self._found[key] = weakref.ref(client, lambda _: self._found.pop(key, None)), self._make(client)
+                self._found[key] = (
+                    weakref.ref(client, lambda _: self._found.pop(key, None)),
+                    self._make(client),
+                )
             return self._found[key][1]
 
 
 def database_name_of(client: Any, db_name: object) -> str:
-    """Return the name of the database: the one given, else the one that the client's URI names, else `mongomem`.
+    """Return the name of the database: the one given, else the one that the client's URI names,
+    else `mongomem`.
 
-    A URI that names ``admin``, ``local`` or ``config`` says where its user is kept, and not where data belong.
+    A URI that names ``admin``, ``local`` or ``config`` says where its user is kept, and not where
+    data belong.
 
     Raises:
         ConfigurationError: It is given, and MongoDB allows no database of that name.
@@ -58,7 +65,9 @@ def database_name_of(client: Any, db_name: object) -> str:
         named: str = client.get_default_database(DEFAULT_DATABASE).name
         return DEFAULT_DATABASE if named in SYSTEM_DATABASES else named
     name = checked_text("db_name", db_name, ConfigurationError)
-    if not 0 < len(name.encode()) <= LONGEST_DATABASE_NAME or REFUSED_IN_DATABASE_NAMES.intersection(name):
+    if not 0 < len(
+        name.encode()
+    ) <= LONGEST_DATABASE_NAME or REFUSED_IN_DATABASE_NAMES.intersection(name):
         raise ConfigurationError(f"db_name cannot be the name of a database: {shown(name)}")
     return name
 
@@ -75,7 +84,9 @@ def driver_info() -> DriverInfo:
 
 def takes_introduction(kind: type) -> bool:
     """Say whether a class of clients can be told who uses it after it was made (PyMongo 4.14)."""
-    return hasattr(kind, "append_metadata")  # asked of the class: a client takes any attribute for a database
+    return hasattr(
+        kind, "append_metadata"
+    )  # asked of the class: a client takes any attribute for a database
 
 
 def _introduce(client: Any) -> None:
@@ -84,4 +95,5 @@ def _introduce(client: Any) -> None:
 
 
 introductions: PerClient[None] = PerClient(_introduce)
-"""To whose servers it was told who uses the client: PyMongo 4.14 would tell them as often as it is asked to."""
+"""To whose servers it was told who uses the client: PyMongo 4.14 would tell them as often as it is
+asked to."""

@@ -1,4 +1,6 @@
-"""Time and randomness, as both memories take them when they are given no others: what a plan may not take by itself."""
+"""Time and randomness, as both memories take them when they are given no others: what a plan may
+not take by itself.
+"""
 
 from __future__ import annotations
 

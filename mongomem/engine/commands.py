@@ -1,16 +1,16 @@
 """The commands: every effect that mongomem has on the world, as a frozen value.
 
 A **command** is one round trip to MongoDB (`Find`, `BulkWrite`, ...) or another effect (`Compute`,
-`EmbedDocuments`, `Sleep`: in `mongomem.engine.effects`). It knows how to perform itself, blocking and
-awaited. Awaiting a command hands it to whoever runs the plan; the typed reply comes back:
+`EmbedDocuments`, `Sleep`: in `mongomem.engine.effects`). It knows how to perform itself, blocking
+and awaited. Awaiting a command hands it to whoever runs the plan; the typed reply comes back:
 
     documents = await Find("checkpoints", {"thread_id": "1"}, limit=1)
 
 A **plan** is an ``async def`` that awaits only commands and other plans: control flow without a
 client, a thread or an event loop. `mongomem.engine.runners` runs plans.
 
-This module and `mongomem.engine.runners` are the first two to read. No rule of a checkpoint or of an item belongs
-here; no other module of the package may call a method of a collection.
+This module and `mongomem.engine.runners` are the first two to read. No rule of a checkpoint or of
+an item belongs here; no other module of the package may call a method of a collection.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ BAD_HINT = 2
 """Server error code BadValue: a hint names an index that does not exist (MongoDB 4.4 to 8.2)."""
 
 UNAUTHORIZED = frozenset({13, 8000})
-"""Server error codes: the user may not do that. Unauthorized (MongoDB 4.4 to 8.2), and Atlas's own."""
+"""Server error codes: the user may not do that. Unauthorized (MongoDB 4.4 to 8.2), and Atlas's
+own."""
 
 
 class Command(Generic[T]):
@@ -55,11 +56,15 @@ class Command(Generic[T]):
     """Whether it only computes: it waits for nobody, and needs no database."""
 
     def blocks(self) -> bool:
-        """Say whether `perform` waits for a server or computes for long, and so has to leave the event loop."""
+        """Say whether `perform` waits for a server or computes for long, and so has to leave the
+        event loop.
+        """
         return True
 
     def put_off(self) -> Command[T]:
-        """Return the command to be performed in its place at a later time than that of the caller's call."""
+        """Return the command to be performed in its place at a later time than that of the caller's
+        call.
+        """
         return self
 
     def __await__(self) -> Generator[Command[T], T, T]:
@@ -81,7 +86,9 @@ class DatabaseCommand(Command[T]):
     __slots__ = ()
 
     def issue(self, database: Any) -> Any:
-        """Call the driver: the reply itself from a ``Database``, an awaitable of it from an ``AsyncDatabase``."""
+        """Call the driver: the reply itself from a ``Database``, an awaitable of it from an
+        ``AsyncDatabase``.
+        """
         raise NotImplementedError
 
     def perform(self, database: Any) -> T:
@@ -106,8 +113,8 @@ class Find(DatabaseCommand[list[Document]]):
     hint: str | None = None
 
     def issue(self, database: Any) -> Any:
-        # A batch as large as the limit comes closed: no cursor stays open behind a page. Without a limit
-        # the first batch is as large as a message may be, not the default of 101 documents.
+        # A batch as large as the limit comes closed: no cursor stays open behind a page. Without a
+        # limit the first batch is as large as a message may be, not the default of 101 documents.
         return (
             database[self.collection]
             .find(
@@ -141,7 +148,9 @@ class Aggregate(DatabaseCommand[list[Document]]):
 
     def _start(self, database: Any) -> Any:
         options = {"hint": self.hint} if self.hint else {}
-        return database[self.collection].aggregate(list(self.pipeline), batchSize=LARGEST_BATCH, **options)
+        return database[self.collection].aggregate(
+            list(self.pipeline), batchSize=LARGEST_BATCH, **options
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +202,8 @@ class BulkReply(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BulkWrite(DatabaseCommand[BulkReply]):
-    """Perform writes in one message per 48 MB, in their order; the first that fails ends an ordered one.
+    """Perform writes in one message per 48 MB, in their order; the first that fails ends an ordered
+    one.
 
     Updates and replacements share one server command, deletions another, so an ordered list of one
     kind is one round trip and one wait for the journal.

@@ -24,13 +24,14 @@ HEAVY_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Compute(Command[T]):
-    """Call a pure function; off the event loop where its size in bytes, or what tells that, says that it takes long.
+    """Call a pure function; off the event loop where its size in bytes, or what tells that, says
+    that it takes long.
 
     Attributes:
         function: The function.
         size: How many bytes of work it is, or what tells that.
-        detached: Makes the function to be called later in its place: one that shares nothing with the caller of the
-            operation. None: `function` shares nothing.
+        detached: Makes the function to be called later in its place: one that shares nothing with
+            the caller of the operation. None: `function` shares nothing.
     """
 
     computes: ClassVar[bool] = True
@@ -80,7 +81,9 @@ class EmbedDocuments(Command[np.ndarray[Any, Any]]):
 
 @dataclass(frozen=True, slots=True)
 class EmbedQueries(Command[list[np.ndarray[Any, Any]]]):
-    """Embed texts that are searched for: float32 of shape (dims,) for each. Awaited, all at once."""
+    """Embed texts that are searched for: float32 of shape (dims,) for each. Awaited, all at
+    once.
+    """
 
     embedder: Embeds
     texts: Sequence[str]

@@ -1,7 +1,8 @@
 """Locks that a forked child finds open.
 
-A process may be forked while another of its threads holds a lock. In the child that thread does not exist, so nobody
-would ever release the lock. Whatever holds a lock in this package is therefore a `Guarded`.
+A process may be forked while another of its threads holds a lock. In the child that thread does not
+exist, so nobody would ever release the lock. Whatever holds a lock in this package is therefore a
+`Guarded`.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from collections.abc import Callable
 from typing import Any
 
 _guarded: dict[int, tuple[weakref.ref[Guarded], Callable[[], Any]]] = {}
-"""Every object with a lock, and what makes the lock. By identity, because some of them have no hash."""
+"""Every object with a lock, and what makes the lock. By identity, because some of them have no
+hash."""
 
 
 class Guarded:
     """State that threads change one at a time, under a lock that does not outlive a fork.
 
-    In a child that was forked while another thread held the lock, the lock is made anew and `_reset` is called: what
-    that thread was changing may be half changed.
+    In a child that was forked while another thread held the lock, the lock is made anew and
+    `_reset` is called: what that thread was changing may be half changed.
     """
 
     __slots__ = ("__weakref__", "_lock")
@@ -35,11 +37,15 @@ class Guarded:
         _guarded[key] = weakref.ref(self, lambda _: _guarded.pop(key, None)), make_lock
 
     def _reset(self) -> None:
-        """Make the state sound again, whatever of it was half changed. Called in a child that has no other thread."""
+        """Make the state sound again, whatever of it was half changed. Called in a child that has
+        no other thread.
+        """
 
 
 class Lock(Guarded):
-    """A lock for what is no object of a class: ``with lock: ...``. The thread that holds it may take it again."""
+    """A lock for what is no object of a class: ``with lock: ...``. The thread that holds it may
+    take it again.
+    """
 
     __slots__ = ()
 

@@ -1,8 +1,10 @@
-"""Event loops seen from other threads: which one a client belongs to, and how a thread has a coroutine run there.
+"""Event loops seen from other threads: which one a client belongs to, and how a thread has a
+coroutine run there.
 
-A sync method on an ``AsyncMongoClient`` is called from a thread beside the client's event loop: a sync node or tool
-under ``ainvoke``, a worker of a web framework. It hands its work to the loop (`run_on`) and waits. It never waits for a
-loop that cannot answer: its own, one that has ended, or one that is blocked.
+A sync method on an ``AsyncMongoClient`` is called from a thread beside the client's event loop: a
+sync node or tool under ``ainvoke``, a worker of a web framework. It hands its work to the loop
+(`run_on`) and waits. It never waits for a loop that cannot answer: its own, one that has ended, or
+one that is blocked.
 """
 
 from __future__ import annotations
@@ -23,44 +25,51 @@ from mongomem.errors import UsageError
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 30.0
-"""How long a loop may do nothing of what other threads ask before a thread that waits for it gives up."""
+"""How long a loop may do nothing of what other threads ask before a thread that waits for it gives
+up."""
 
 SLICE_SECONDS = 0.25
 """How often a waiting thread looks whether the loop still runs."""
 
 RELIEF_SECONDS = 0.5
-"""How long nothing may move while work waits for a thread of a loop, before the loop is given more threads."""
+"""How long nothing may move while work waits for a thread of a loop, before the loop is given more
+threads."""
 
 MOST_THREADS = 512
 """How many threads a loop is given at most."""
 
 AWAIT_INSTEAD = (
-    "A sync method was called on the event loop of its AsyncMongoClient, which would wait for itself: await the async "
-    "twin (aput, aget_tuple, asearch, graph.ainvoke, ...), call it from another thread (asyncio.to_thread), or build "
-    "on a pymongo.MongoClient, which serves sync and async callers alike."
+    "A sync method was called on the event loop of its AsyncMongoClient, which would wait for "
+    "itself: await the async twin (aput, aget_tuple, asearch, graph.ainvoke, ...), call it from "
+    "another thread (asyncio.to_thread), or build on a pymongo.MongoClient, which serves sync and "
+    "async callers alike."
 )
 UNKNOWN = (
-    "A sync method was called, but this AsyncMongoClient belongs to no event loop yet that could do the work: use it "
-    "there first (await an async method, enter `async with ...from_conn_string(uri)`, or make the saver or store "
-    "inside the running loop), or build on a pymongo.MongoClient, which serves sync and async callers alike."
+    "A sync method was called, but this AsyncMongoClient belongs to no event loop yet that could "
+    "do the work: use it there first (await an async method, enter `async with "
+    "...from_conn_string(uri)`, or make the saver or store inside the running loop), or build on a "
+    "pymongo.MongoClient, which serves sync and async callers alike."
 )
 NOT_RUNNING = (
-    "A sync method was called, but the event loop of its AsyncMongoClient {state}, so nobody can do the work: call it "
-    "while the loop runs, or build on a pymongo.MongoClient, which serves sync and async callers alike."
+    "A sync method was called, but the event loop of its AsyncMongoClient {state}, so nobody can "
+    "do the work: call it while the loop runs, or build on a pymongo.MongoClient, which serves "
+    "sync and async callers alike."
 )
 STOPPED = (
-    "The event loop of an AsyncMongoClient {state} while a sync method waited for it. The call was cancelled; if it "
-    "writes, some of it may have been done, and it can be repeated. Let the loop run until its threads have ended."
+    "The event loop of an AsyncMongoClient {state} while a sync method waited for it. The call was "
+    "cancelled; if it writes, some of it may have been done, and it can be repeated. Let the loop "
+    "run until its threads have ended."
 )
 BLOCKED = (
-    "A sync method waited for the event loop of its AsyncMongoClient, which does nothing: something blocks it, perhaps "
-    "by waiting for this very thread. The call {state}. Await in the loop instead of blocking it (asyncio.to_thread, "
-    "asyncio.wrap_future), or build on a pymongo.MongoClient, which needs no loop."
+    "A sync method waited for the event loop of its AsyncMongoClient, which does nothing: "
+    "something blocks it, perhaps by waiting for this very thread. The call {state}. Await in the "
+    "loop instead of blocking it (asyncio.to_thread, asyncio.wrap_future), or build on a "
+    "pymongo.MongoClient, which needs no loop."
 )
 ELSEWHERE = (
-    "This AsyncMongoClient belongs to another event loop: PyMongo binds one to the loop that first uses it. Make a "
-    "client in this loop, or enter `async with ...from_conn_string(uri)` here: each loop that enters it gets a client "
-    "of its own."
+    "This AsyncMongoClient belongs to another event loop: PyMongo binds one to the loop that first "
+    "uses it. Make a client in this loop, or enter `async with ...from_conn_string(uri)` here: "
+    "each loop that enters it gets a client of its own."
 )
 
 Loop = asyncio.AbstractEventLoop
@@ -77,7 +86,8 @@ def running_loop() -> Loop | None:
 class ClientLoop:
     """The event loop that an ``AsyncMongoClient`` belongs to, as far as that is known.
 
-    The loop in which a saver or store is made counts until the client is used; the one that uses it first is its own.
+    The loop in which a saver or store is made counts until the client is used; the one that uses it
+    first is its own.
     """
 
     __slots__ = ("_is_bound", "_loop", "_thread")
@@ -88,7 +98,9 @@ class ClientLoop:
         self._is_bound = False
 
     def meet(self) -> None:
-        """Take the loop that runs here, if one does, for the client's, unless that is known better."""
+        """Take the loop that runs here, if one does, for the client's, unless that is known
+        better.
+        """
         running = running_loop()
         if running is not None and not self._is_bound:
             self._loop, self._thread = weakref.ref(running), threading.get_ident()
@@ -110,7 +122,8 @@ class ClientLoop:
         """Return the loop, for a caller who is to wait for it.
 
         Raises:
-            UsageError: It does not run, is not known, or this thread runs it, perhaps below another loop.
+            UsageError: It does not run, is not known, or this thread runs it, perhaps below another
+                loop.
         """
         here, loop = running_loop(), None if self._loop is None else self._loop()
         if self._loop is None:
@@ -131,7 +144,8 @@ loops_of_clients: PerClient[ClientLoop] = PerClient(lambda _client: ClientLoop()
 def run_on(loop: Loop, coroutine: Coroutine[Any, Any, T], patience: float | None) -> T:
     """Have a coroutine run on the loop of another thread, and wait for its result.
 
-    It sees the context variables of the caller. Where the wait ends before it does, by Ctrl-C for one, it is cancelled.
+    It sees the context variables of the caller. Where the wait ends before it does, by Ctrl-C for
+    one, it is cancelled.
 
     Args:
         loop: The loop, which runs in another thread.
@@ -169,7 +183,9 @@ class _Errand(Generic[T]):
         """Wait for the end of the coroutine, whatever that is."""
         self._send(self._begin)
         while not self.result.done():
-            with suppress(concurrent.futures.TimeoutError):  # of this slice: `exception` raises none of the coroutine's
+            with suppress(
+                concurrent.futures.TimeoutError
+            ):  # of this slice: `exception` raises none of the coroutine's
                 self.result.exception(SLICE_SECONDS)
                 return
             self._check(patience)
@@ -186,11 +202,17 @@ class _Errand(Generic[T]):
     def _check(self, patience: float | None) -> None:
         """Give up where the loop will not answer any more; else ask it for a sign of life."""
         is_running = self.loop.is_running()
-        if self.loop.is_closed() or not (is_running or self.was_running):  # between two runs it is not for a moment
+        if self.loop.is_closed() or not (
+            is_running or self.was_running
+        ):  # between two runs it is not for a moment
             raise UsageError(STOPPED.format(state="ended" if self.loop.is_closed() else "stopped"))
         self.was_running = is_running
         if patience is not None and monotonic() - self.heard_at > patience:
-            state = "was withdrawn before it began" if self.withdraw() else "was cancelled, and may have been done"
+            state = (
+                "was withdrawn before it began"
+                if self.withdraw()
+                else "was cancelled, and may have been done"
+            )
             raise UsageError(BLOCKED.format(state=state))
         if self.has_answered:
             self.has_answered = False
@@ -209,7 +231,9 @@ class _Errand(Generic[T]):
         _relieve(self.loop)
 
     def _begin(self) -> None:
-        _workers_of(self.loop).move()  # before the workers are looked at: until now nothing was there to move
+        _workers_of(
+            self.loop
+        ).move()  # before the workers are looked at: until now nothing was there to move
         self._answer()
         if self.result.set_running_or_notify_cancel():
             self.task = self.loop.create_task(self.coroutine)
@@ -233,10 +257,10 @@ class _Errand(Generic[T]):
 class _Workers:
     """The worker threads of a loop that is waited for. Used on that loop alone.
 
-    Sync nodes and ``asyncio.to_thread`` run in the loop's default executor; so does what PyMongo needs for a new
-    connection, the look-up of the address and the TLS handshake. Where all threads of it wait for coroutines that need
-    one of them, none would ever come free: then they are given more, for as long as work waits. A queue that only is
-    long moves, and is left alone.
+    Sync nodes and ``asyncio.to_thread`` run in the loop's default executor; so does what PyMongo
+    needs for a new connection, the look-up of the address and the TLS handshake. Where all threads
+    of it wait for coroutines that need one of them, none would ever come free: then they are given
+    more, for as long as work waits. A queue that only is long moves, and is left alone.
 
     Attributes:
         moved_at: When an errand last began or ended there.
@@ -276,7 +300,8 @@ def _workers_of(loop: Loop) -> _Workers:
 
 
 def _relieve(loop: Loop) -> None:
-    """Relieve the workers of a loop. asyncio shows nobody the executor that a loop has by default: without it, nothing.
+    """Relieve the workers of a loop. asyncio shows nobody the executor that a loop has by default:
+    without it, nothing.
 
     It has this name in CPython 3.10 to 3.14.
     """

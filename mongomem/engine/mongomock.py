@@ -1,4 +1,6 @@
-"""The adapter that makes a mongomock database answer the commands. mongomock is never imported here."""
+"""The adapter that makes a mongomock database answer the commands. mongomock is never imported
+here.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ import pymongo
 from bson.timestamp import Timestamp
 from pymongo.errors import BulkWriteError
 
-numbers.Number.register(Timestamp)  # mongomock 4.3 orders numbers, but refuses to sort or compare BSON timestamps
+numbers.Number.register(
+    Timestamp
+)  # mongomock 4.3 orders numbers, but refuses to sort or compare BSON timestamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +62,19 @@ class MongomockCollection:
     collection: Any
 
     def find(
-        self, filter: Any, projection: Any, *, sort: Any, limit: int, skip: int, batch_size: int, hint: Any
+        self,
+        filter: Any,
+        projection: Any,
+        *,
+        sort: Any,
+        limit: int,
+        skip: int,
+        batch_size: int,
+        hint: Any,
     ) -> MongomockCursor:
-        return MongomockCursor(self.collection.find(filter, projection, sort=sort, limit=limit, skip=skip))
+        return MongomockCursor(
+            self.collection.find(filter, projection, sort=sort, limit=limit, skip=skip)
+        )
 
     def aggregate(self, pipeline: list[Any], **_options: Any) -> MongomockCursor:
         own = [stage for stage in pipeline if not stage.keys() & {"$lookup", "$unionWith"}]
@@ -77,7 +91,9 @@ class MongomockCollection:
         return [{**document, lookup["as"]: self._looked_up(document, lookup)} for document in found]
 
     def _looked_up(self, document: dict[str, Any], lookup: dict[str, Any]) -> list[dict[str, Any]]:
-        """Run a pipeline that begins with a match, in which a variable may be equated with a field."""
+        """Run a pipeline that begins with a match, in which a variable may be equated with a
+        field.
+        """
         match, *rest = lookup["pipeline"]
         place = {field: value for field, value in match["$match"].items() if field != "$expr"}
         if equation := match["$match"].get("$expr"):
@@ -101,7 +117,11 @@ class MongomockCollection:
         return [self._create_index(model.document) for model in models]
 
     def _create_index(self, document: Any) -> str:
-        known = {name: document[name] for name in ("name", "unique", "expireAfterSeconds") if name in document}
+        known = {
+            name: document[name]
+            for name in ("name", "unique", "expireAfterSeconds")
+            if name in document
+        }
         created: str = self.collection.create_index(list(document["key"].items()), **known)
         return created
 

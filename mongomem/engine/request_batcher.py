@@ -22,7 +22,9 @@ ALONE = object()
 
 @dataclass(slots=True)
 class OpenBatch(Generic[Q]):
-    """What is asked in one tick beside the request of the leader, and where each caller waits for its answer."""
+    """What is asked in one tick beside the request of the leader, and where each caller waits for
+    its answer.
+    """
 
     requests: list[Q] = field(default_factory=list)
     places: list[asyncio.Future[Any]] = field(default_factory=list)
@@ -39,8 +41,8 @@ class OpenBatch(Generic[Q]):
 class RequestBatcher(Generic[Q, A]):
     """Calls `perform` once for what is asked in one tick of an event loop.
 
-    Where that fails, or the leader is cancelled, each of the others asks for itself: an error reaches
-    only the caller whose request meets it.
+    Where that fails, or the leader is cancelled, each of the others asks for itself: an error
+    reaches only the caller whose request meets it.
 
     Attributes:
         perform: Answers requests, in their order.
@@ -52,7 +54,9 @@ class RequestBatcher(Generic[Q, A]):
     )
 
     def __call__(self, make: Callable[[], Q]) -> Coroutine[Any, Any, A]:
-        """Make a request now, and ask it when the coroutine is awaited. What fails now is raised then."""
+        """Make a request now, and ask it when the coroutine is awaited. What fails now is raised
+        then.
+        """
         try:
             return self._ask(make())
         except Exception as error:

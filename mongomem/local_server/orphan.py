@@ -1,7 +1,9 @@
-"""End a mongod that outlived its supervisor: by its own protocol and with its key, never by a pid from a file.
+"""End a mongod that outlived its supervisor: by its own protocol and with its key, never by a pid
+from a file.
 
-Only the mongod of this data directory knows the key, and it has to show that before it is told anything. So no
-other process is ever ended, whatever files say and whoever took a pid or a port meanwhile.
+Only the mongod of this data directory knows the key, and it has to show that before it is told
+anything. So no other process is ever ended, whatever files say and whoever took a pid or a port
+meanwhile.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ def end_orphan(node: Path, credentials: Credentials) -> None:
     deadline = time.monotonic()
     if state is not None and pid in {state["pid"], _UNKNOWN}:
         deadline += STOP_GRACE
-        with contextlib.suppress(PyMongoError), connect(state["port"], _ANSWER_TIMEOUT, credentials.of_system()) as it:
+        with (
+            contextlib.suppress(PyMongoError),
+            connect(state["port"], _ANSWER_TIMEOUT, credentials.of_system()) as it,
+        ):
             it.admin.command("shutdown", force=True)
     _await_end(node, pid, deadline)
 
@@ -47,8 +52,9 @@ def _await_end(node: Path, pid: int | None, deadline: float) -> None:
     while pid is not None:
         if time.monotonic() > deadline:
             raise LocalServerError(
-                f"{f'process {pid}' if pid else 'another process'} holds {node / DATA / _LOCK} and is not known to be "
-                "a server of this directory, or does not end: end it, or name another directory in MONGOMEM_DATA_DIR"
+                f"{f'process {pid}' if pid else 'another process'} holds {node / DATA / _LOCK} and "
+                "is not known to be a server of this directory, or does not end: end it, or name "
+                "another directory in MONGOMEM_DATA_DIR"
             )
         time.sleep(0.02)
         pid = _holder(node)

@@ -1,14 +1,16 @@
-"""What on the disk is this user's alone: only such directories are used, and only such files are opened.
+"""What on the disk is this user's alone: only such directories are used, and only such files are
+opened.
 
     a directory on the way   this user and root alone can replace what is in it
     the data directory       of this user, and nobody else can write to it
     a directory in it        of this user, and closed to everybody else
-    a file in it             a regular file of this user, without a second name, opened without following a link
+    a file in it             a regular file of this user, without a second name, opened without
+                             following a link
 
-The order is the safety: once a directory is known to be closed to others, what is in it cannot change between
-the check and the use. What the file system says is not repaired where somebody else may have used it; only modes
-of what is in the data directory are tightened. On Windows nothing is checked: there the profile of a user is
-closed to others, and modes mean nothing.
+The order is the safety: once a directory is known to be closed to others, what is in it cannot
+change between the check and the use. What the file system says is not repaired where somebody else
+may have used it; only modes of what is in the data directory are tightened. On Windows nothing is
+checked: there the profile of a user is closed to others, and modes mean nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def write_own(path: Path, content: bytes) -> None:
 if sys.platform == "win32":
 
     def trusted_directory(path: Path) -> Path:
-        """Make a directory, which Windows keeps in the profile of its user, and name it without links."""
+        """Make a directory, which Windows keeps in the profile of its user, and name it without
+        links.
+        """
         path.mkdir(parents=True, exist_ok=True)
         return path.resolve()
 
@@ -63,10 +67,12 @@ if sys.platform == "win32":
 else:
 
     def trusted_directory(path: Path) -> Path:
-        """Make a directory, and those on the way to it, where they are missing; name it without links.
+        """Make a directory, and those on the way to it, where they are missing; name it without
+        links.
 
         Raises:
-            UntrustedPathError: It belongs to somebody else, or somebody else can write to it or replace it.
+            UntrustedPathError: It belongs to somebody else, or somebody else can write to it or
+                replace it.
         """
         at, ahead, links = Path(path.anchor), list(path.parts[1:]), 0
         while ahead:
@@ -86,7 +92,8 @@ else:
         return at
 
     def own_directory(path: Path) -> None:
-        """Make a directory for this user alone, in one that is; close it to others where it is open to them.
+        """Make a directory for this user alone, in one that is; close it to others where it is open
+        to them.
 
         Raises:
             UntrustedPathError: It is no directory, or somebody else's.
@@ -121,10 +128,12 @@ else:
     def own_file(path: str, flags: int) -> int:
         """Open a file of this user's alone, or make it: an ``opener`` of :func:`open`.
 
-        What is opened to be written is closed to others first. What is read must have been closed to their writing.
+        What is opened to be written is closed to others first. What is read must have been closed
+        to their writing.
 
         Raises:
-            UntrustedPathError: It is a link, a special file or somebody else's. It was neither read nor changed.
+            UntrustedPathError: It is a link, a special file or somebody else's. It was neither read
+                nor changed.
         """
         # Without O_NONBLOCK a pipe of that name would wait for its other end; files do not mind.
         guarded = (flags & ~os.O_TRUNC) | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -133,7 +142,9 @@ else:
         except OSError as error:
             # FreeBSD says EMLINK of a link; a pipe that nobody reads and a socket are ENXIO.
             if error.errno in {errno.ELOOP, errno.EMLINK, errno.ENXIO}:
-                raise UntrustedPathError(f"{path} is no regular file but a link or a pipe") from None
+                raise UntrustedPathError(
+                    f"{path} is no regular file but a link or a pipe"
+                ) from None
             raise
         try:
             _check_opened(path, descriptor, flags)
@@ -153,7 +164,9 @@ else:
             os.fchmod(descriptor, stat.S_IRUSR | stat.S_IWUSR)
 
     def _status_of_made(path: Path) -> os.stat_result:
-        """Look at a file without following a link; make a directory, for this user alone, where there is none."""
+        """Look at a file without following a link; make a directory, for this user alone, where
+        there is none.
+        """
         try:
             return path.lstat()
         except FileNotFoundError:
@@ -173,7 +186,9 @@ else:
             _check_writers(directory, status)
 
     def _way_of_link(link: Path, at: Path) -> tuple[Path, list[str]]:
-        """Read where a link in a directory leads: from the root or that directory on, and the way from there."""
+        """Read where a link in a directory leads: from the root or that directory on, and the way
+        from there.
+        """
         target = link.readlink()
         start = Path(target.anchor) if target.anchor else at
         return start, [part for part in target.parts if part != target.anchor]
@@ -198,18 +213,24 @@ else:
         members = {entry.pw_name for entry in everybody if entry.pw_gid == group}
         try:
             members.update(grp.getgrgid(group).gr_mem)
-            trusted.add(pwd.getpwuid(os.geteuid()).pw_name)  # a directory service need not list its users
+            trusted.add(
+                pwd.getpwuid(os.geteuid()).pw_name
+            )  # a directory service need not list its users
         except KeyError:
             pass
         return members <= trusted
 
     def _check_owner(path: os.PathLike[str] | str, status: os.stat_result, users: set[int]) -> None:
         if status.st_uid not in users:
-            raise UntrustedPathError(f"{os.fspath(path)} belongs to another user (uid {status.st_uid})")
+            raise UntrustedPathError(
+                f"{os.fspath(path)} belongs to another user (uid {status.st_uid})"
+            )
 
     def _check_file(path: str, status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):
             raise UntrustedPathError(f"{path} is no regular file but a link, a pipe or the like")
         _check_owner(path, status, {os.geteuid()})
         if status.st_nlink > 1:
-            raise UntrustedPathError(f"{path} has a second name (a hard link), and may be meant to be another file")
+            raise UntrustedPathError(
+                f"{path} has a second name (a hard link), and may be meant to be another file"
+            )

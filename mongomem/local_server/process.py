@@ -1,4 +1,6 @@
-"""Start, watch and stop mongod as a child of this process. Knows of ports and exit codes, not of users."""
+"""Start, watch and stop mongod as a child of this process. Knows of ports and exit codes, not of
+users.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,18 @@ _LISTENING = b"waiting for connections"  # in every log since MongoDB 2; capital
 
 
 class NotStartedError(Exception):
-    """mongod ended before it listened; ``code`` is its exit code, None if it was not ready in time."""
+    """mongod ended before it listened; ``code`` is its exit code, None if it was not ready in
+    time.
+    """
 
     def __init__(self, code: int | None) -> None:
         super().__init__(code)
         self.code = code
 
 
-def start_mongod(command: Sequence[str], node: Path, timeout: float) -> tuple[subprocess.Popen[bytes], int]:
+def start_mongod(
+    command: Sequence[str], node: Path, timeout: float
+) -> tuple[subprocess.Popen[bytes], int]:
     """Start mongod on the port of the last run, else on a free one, and wait until it listens."""
     state = read_state(node)
     code = None
@@ -59,7 +65,8 @@ def start_mongod(command: Sequence[str], node: Path, timeout: float) -> tuple[su
 
 def _free_port(wanted: int) -> int:
     """Find the wanted port to be free, or another one."""
-    # Where no system takes ports for outgoing connections: the port will be free at the next start, too.
+    # Where no system takes ports for outgoing connections: the port will be free at the next start,
+    # too.
     for port in filter(None, [wanted, *SystemRandom().sample(range(20000, 32000), 20)]):
         with contextlib.suppress(OSError), socket.create_server((HOST, port)):
             return port
@@ -87,7 +94,9 @@ def _spawn(command: Sequence[str], node: Path, port: int) -> subprocess.Popen[by
 
 
 def _tied_to_this_process() -> dict[str, Any]:
-    """Build the options of Popen that make mongod end with its supervisor, as far as the system can."""
+    """Build the options of Popen that make mongod end with its supervisor, as far as the system
+    can.
+    """
     if sys.platform == "win32":
         # A group of its own, to which CTRL_BREAK_EVENT can be sent.
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
@@ -104,7 +113,8 @@ def _tied_to_this_process() -> dict[str, Any]:
 
 
 def _await_listening(mongod: subprocess.Popen[bytes], log: Path, timeout: float) -> int | None:
-    """Wait until mongod accepts connections. 0 if so, else its exit code, or None if the time was over.
+    """Wait until mongod accepts connections. 0 if so, else its exit code, or None if the time was
+    over.
 
     Reads the log, since a connection to the port could be answered by another process that took it.
     """

@@ -1,4 +1,6 @@
-"""Make the running nodes one replica set with a primary, and let our user in. Starts and stops no process."""
+"""Make the running nodes one replica set with a primary, and let our user in. Starts and stops no
+process.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from mongomem.local_server.process import HOST
 
 NAME = "mongomem"
 
-_NOT_YET_INITIALIZED = 94  # MongoDB's error code of a node without a configuration, or before it is loaded
+_NOT_YET_INITIALIZED = (
+    94  # MongoDB's error code of a node without a configuration, or before it is loaded
+)
 _AUTHENTICATION_FAILED = 18
 # Failover within a second or two instead of ten: the nodes share one machine.
 _SETTINGS = {"electionTimeoutMillis": 1000, "heartbeatIntervalMillis": 500}
@@ -30,8 +34,11 @@ def hosts_of(leases: Sequence[Lease]) -> list[str]:
     return [f"{HOST}:{lease.port}" for lease in leases]
 
 
-def await_replica_set(leases: Sequence[Lease], credentials: Credentials, timeout: float, *, configure: bool) -> None:
-    """Wait until the nodes are primary and secondaries and know our user, after configuring them if told so.
+def await_replica_set(
+    leases: Sequence[Lease], credentials: Credentials, timeout: float, *, configure: bool
+) -> None:
+    """Wait until the nodes are primary and secondaries and know our user, after configuring them if
+    told so.
 
     New nodes are initiated. Nodes that ran on other ports are reconfigured by force, since without
     each other they have no primary to ask; their data stays. Nothing is written where all agrees.
@@ -58,7 +65,9 @@ def await_replica_set(leases: Sequence[Lease], credentials: Credentials, timeout
         ) from None
 
 
-def _is_ready(leases: Sequence[Lease], credentials: Credentials, timeout: float, deadline: float) -> bool:
+def _is_ready(
+    leases: Sequence[Lease], credentials: Credentials, timeout: float, deadline: float
+) -> bool:
     """Wait for the primary as our user; False if it is not let in."""
     try:
         with _connected(leases, timeout, credentials.of_user()) as clients:
@@ -71,7 +80,9 @@ def _is_ready(leases: Sequence[Lease], credentials: Credentials, timeout: float,
 
 
 @contextmanager
-def _connected(leases: Sequence[Lease], timeout: float, login: Mapping[str, Any]) -> Iterator[list[_Client]]:
+def _connected(
+    leases: Sequence[Lease], timeout: float, login: Mapping[str, Any]
+) -> Iterator[list[_Client]]:
     with ExitStack() as stack:
         yield [stack.enter_context(connect(lease.port, timeout, login)) for lease in leases]
 
@@ -91,7 +102,9 @@ def connect(port: int, timeout: float, login: Mapping[str, Any]) -> _Client:
 
 
 def _let_user_in(client: _Client, credentials: Credentials) -> None:
-    """Create our user where it is missing, and give it the password of the key where it has another."""
+    """Create our user where it is missing, and give it the password of the key where it has
+    another.
+    """
     stored = client.admin["system.users"].find_one({"user": USER, "db": "admin"})
     if stored is None or not credentials.are_those_of(stored):
         client.admin.command(
@@ -105,11 +118,14 @@ def _let_user_in(client: _Client, credentials: Credentials) -> None:
 
 def _configure(client: _Client, hosts: Sequence[str], deadline: float) -> None:
     members = [{"_id": index, "host": host} for index, host in enumerate(hosts)]
-    # Asked on disk: a node says that it has no configuration as well while it looks for itself in the one it
-    # has, for up to 30 s if another program is silent on its old port. To initiate it then would crash it.
+    # Asked on disk: a node says that it has no configuration as well while it looks for itself in
+    # the one it has, for up to 30 s if another program is silent on its old port. To initiate it
+    # then would crash it.
     stored = client.local["system.replset"].find_one()
     if stored is None:
-        client.admin.command("replSetInitiate", {"_id": NAME, "members": members, "settings": _SETTINGS})
+        client.admin.command(
+            "replSetInitiate", {"_id": NAME, "members": members, "settings": _SETTINGS}
+        )
     elif [member["host"] for member in stored["members"]] != list(hosts):
         config = _await_config(client, deadline)
         config |= {"version": config["version"] + 1, "members": members}
@@ -147,4 +163,6 @@ def _state_of(client: _Client) -> str:
         if isinstance(error, OperationFailure) and error.code == _AUTHENTICATION_FAILED:
             raise
         return "other"  # e.g. a connection that a change of state closed
-    return "primary" if hello["isWritablePrimary"] else "secondary" if hello["secondary"] else "other"
+    return (
+        "primary" if hello["isWritablePrimary"] else "secondary" if hello["secondary"] else "other"
+    )

@@ -11,7 +11,8 @@ of the processes, since the default write concern waits for the journal.
 Other users of the machine can connect to its port, and get nothing: the password is in the
 connection string, and comes from the key file in the data directory.
 
-Processes and their signals are the subject of ``_server``; here are the replica set and the surface.
+Processes and their signals are the subject of ``_server``; here are the replica set and the
+surface.
 """
 
 from __future__ import annotations
@@ -34,10 +35,26 @@ from mongomem.errors import ConfigurationError, LocalServerError, UsageError
 from mongomem.local_server.credentials import Credentials, read_credentials
 from mongomem.local_server.lease import Lease, MongodExitedError, join, launch
 from mongomem.local_server.mongod import explain_exit, find_mongod
-from mongomem.local_server.node_directory import DATA, MONGOD_LOG, START_LOCK, SUPERVISOR_LOG, hold_lock
-from mongomem.local_server.options import checked_members, checked_parameters, checked_path, checked_span
+from mongomem.local_server.node_directory import (
+    DATA,
+    MONGOD_LOG,
+    START_LOCK,
+    SUPERVISOR_LOG,
+    hold_lock,
+)
+from mongomem.local_server.options import (
+    checked_members,
+    checked_parameters,
+    checked_path,
+    checked_span,
+)
 from mongomem.local_server.orphan import end_orphan
-from mongomem.local_server.ownership import UntrustedPathError, check_tree, own_directory, trusted_directory
+from mongomem.local_server.ownership import (
+    UntrustedPathError,
+    check_tree,
+    own_directory,
+    trusted_directory,
+)
 from mongomem.local_server.process import HOST
 from mongomem.local_server.replica_set import NAME, await_replica_set, hosts_of
 from mongomem.local_server.supervisor import LaunchRequest
@@ -55,16 +72,17 @@ _ENGINE = "log=(prealloc=false)"  # else two spare journals of 100 MB each are m
 _PARAMETERS: Mapping[str, str] = {
     "diagnosticDataCollectionEnabled": "false",  # else it writes every second
     "writePeriodicNoops": "false",  # else every ten seconds
-    "shutdownTimeoutMillisForSignaledShutdown": "0",  # else 5.0 and newer can wait 15 s for other nodes
-    "scramSHA256IterationCount": "5000",  # the least; more, 15000 else, is for passwords that can be guessed
-    "enableLocalhostAuthBypass": "false",  # else anybody on this machine could create the first user
+    "shutdownTimeoutMillisForSignaledShutdown": "0",  # else 15 s for other nodes
+    "scramSHA256IterationCount": "5000",  # for guessable passwords: 15000
+    "enableLocalhostAuthBypass": "false",  # else anybody creates the first user
 }
 _LARGEST_CACHE_GB = 10_000
 _LONGEST_TIMEOUT = 86_400  # a day
 
 
 def default_data_dir() -> Path:
-    """Name the data directory: $MONGOMEM_DATA_DIR, else "mongomem" where this system keeps a user's data.
+    """Name the data directory: $MONGOMEM_DATA_DIR, else "mongomem" where this system keeps a user's
+    data.
 
     Raises:
         LocalServerError: The user has no home directory; the variable is the way out.
@@ -104,16 +122,17 @@ class LocalServer(Guarded):
     :func:`local_uri`. A forked child uses the server under the hold of its parent.
 
     Args:
-        data_dir: Kept between runs; :func:`default_data_dir` if None. Holds the key and one directory a node. It
-            and those above it must be such that no other user can write to them or replace what is in them.
+        data_dir: Kept between runs; :func:`default_data_dir` if None. Holds the key and one
+            directory a node. It and those above it must be such that no other user can write to
+            them or replace what is in them.
         binary: The mongod to run; found by :func:`find_mongod` if None.
         members: Nodes of the replica set, each a process. More than one is for failover tests.
         cache_gb: WiredTiger cache of each node in GiB, at least 0.25.
         start_timeout: Seconds that each step of a start may take: waiting for another process that
             starts or stops the server, starting mongod, electing a primary.
         parameters: Further server parameters, e.g. ``{"enableTestCommands": True}``.
-        throw_away: Use a new temporary directory, deleted when the last hold on the server ends, however it ends;
-            a node that died is started anew with its data.
+        throw_away: Use a new temporary directory, deleted when the last hold on the server ends,
+            however it ends; a node that died is started anew with its data.
 
     Raises:
         ConfigurationError: An argument is of the wrong kind, or out of bounds.
@@ -132,12 +151,16 @@ class LocalServer(Guarded):
     ) -> None:
         self._throw_away = checked_flag("throw_away", throw_away, ConfigurationError)
         if throw_away and data_dir is not None:
-            raise ConfigurationError("a throw-away server makes its own directory: leave data_dir out")
+            raise ConfigurationError(
+                "a throw-away server makes its own directory: leave data_dir out"
+            )
         self._data_dir = checked_path("data_dir", data_dir)
         self._binary = checked_path("binary", binary)
         self._members = checked_members("members", members)
         self._cache_gb = checked_span("cache_gb", cache_gb, least=0.25, most=_LARGEST_CACHE_GB)
-        self._start_timeout = checked_span("start_timeout", start_timeout, least=0.001, most=_LONGEST_TIMEOUT)
+        self._start_timeout = checked_span(
+            "start_timeout", start_timeout, least=0.001, most=_LONGEST_TIMEOUT
+        )
         self._parameters = {**_PARAMETERS, **checked_parameters("parameters", parameters)}
         self._directory: Path | None = None
         self._credentials: Credentials | None = None
@@ -151,7 +174,10 @@ class LocalServer(Guarded):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         """Stop the server."""
         self.stop()
@@ -161,7 +187,9 @@ class LocalServer(Guarded):
         """The connection string, with the password. UsageError before :meth:`start`."""
         with self._lock:
             if not self._leases or self._credentials is None:
-                raise UsageError("the server is not started: call start(), or use it in a with statement")
+                raise UsageError(
+                    "the server is not started: call start(), or use it in a with statement"
+                )
             return self._credentials.uri(hosts_of(self._leases), NAME)
 
     @property
@@ -176,11 +204,12 @@ class LocalServer(Guarded):
             return bool(self._leases) and all(lease.is_alive() for lease in self._leases)
 
     def start(self) -> None:
-        """Join the server of the data directory, or start it, and wait for its primary. Restarts nodes that died.
+        """Join the server of the data directory, or start it, and wait for its primary. Restarts
+        nodes that died.
 
         Raises:
-            LocalServerError: It cannot start, or its directory is not this user's alone. Says what is missing and
-                what to do. Nothing is left running unless another process uses it.
+            LocalServerError: It cannot start, or its directory is not this user's alone. Says what
+                is missing and what to do. Nothing is left running unless another process uses it.
         """
         with self._lock:
             if self.is_running():
@@ -194,13 +223,17 @@ class LocalServer(Guarded):
             except (OSError, PyMongoError, UntrustedPathError) as error:
                 self.stop()
                 way_out = "TMPDIR" if self._throw_away else DATA_VARIABLE
-                raise LocalServerError(f"the local server does not start: {_reason(error, way_out)}") from error
+                raise LocalServerError(
+                    f"the local server does not start: {_reason(error, way_out)}"
+                ) from error
             except BaseException:
                 self.stop()
                 raise
 
     def stop(self) -> None:
-        """Let go of the server, and wait until it ended unless another process uses it. Data stays."""
+        """Let go of the server, and wait until it ended unless another process uses it. Data
+        stays.
+        """
         with self._lock:
             leases, self._leases = self._leases, []
             if os.getpid() != self._owner:  # a forked child: the hold is its parent's
@@ -226,7 +259,9 @@ class LocalServer(Guarded):
         return directory
 
     def _hold_nodes(self, directory: Path, binary: Path, credentials: Credentials) -> None:
-        """Join every node or start it, and wait for the primary. Under the lock of the data directory."""
+        """Join every node or start it, and wait for the primary. Under the lock of the data
+        directory.
+        """
         self._directory, self._credentials = directory, credentials
         launched = False
         for index in range(self._members):
@@ -255,9 +290,23 @@ class LocalServer(Guarded):
 
     def _command(self, node: Path, binary: Path, credentials: Credentials) -> list[str]:
         """Build the command that starts the mongod of a node, but for its port."""
-        command = [str(binary), "--replSet", NAME, "--bind_ip", HOST, "--dbpath", str(node / DATA), "--quiet"]
+        command = [
+            str(binary),
+            "--replSet",
+            NAME,
+            "--bind_ip",
+            HOST,
+            "--dbpath",
+            str(node / DATA),
+            "--quiet",
+        ]
         command += ["--wiredTigerCacheSizeGB", str(self._cache_gb), "--oplogSize", str(_OPLOG_MB)]
-        command += ["--wiredTigerEngineConfigString", _ENGINE, "--keyFile", str(credentials.key_file)]
+        command += [
+            "--wiredTigerEngineConfigString",
+            _ENGINE,
+            "--keyFile",
+            str(credentials.key_file),
+        ]
         if sys.platform != "win32":
             command.append("--nounixsocket")  # it would outlive a kill -9, in /tmp
         for name, value in self._parameters.items():
@@ -301,7 +350,9 @@ _shared_lock = Lock()
 
 @atexit.register
 def _stop_shared() -> None:
-    """Stop what :func:`local_uri` started. The kernel would let go too; this waits, as a container will not."""
+    """Stop what :func:`local_uri` started. The kernel would let go too; this waits, as a container
+    will not.
+    """
     for server in _shared.values():
         server.stop()
 
@@ -315,9 +366,10 @@ def local_uri(
 ) -> str:
     """Give the connection string of a server, started if need be and held until this process exits.
 
-    ``MONGODB_URI`` in the environment is given as it is, and nothing is started. Else the arguments are
-    those of :class:`LocalServer`; a later call for the same directory gives the same server, and starts
-    it again if it died. The password of the server is in what is returned: it belongs into no log.
+    ``MONGODB_URI`` in the environment is given as it is, and nothing is started. Else the arguments
+    are those of :class:`LocalServer`; a later call for the same directory gives the same server,
+    and starts it again if it died. The password of the server is in what is returned: it belongs
+    into no log.
 
     Raises:
         LocalServerError: The server cannot start. Says what is missing and what to do.
@@ -328,6 +380,8 @@ def local_uri(
         return uri
     server._data_dir = directory = server._data_dir or default_data_dir()
     with _shared_lock:
-        server = _shared.setdefault((os.getpid(), directory), server)  # a forked child takes a hold of its own
+        server = _shared.setdefault(
+            (os.getpid(), directory), server
+        )  # a forked child takes a hold of its own
         server.start()
         return server.uri

@@ -1,13 +1,13 @@
 """Hold one mongod for as long as somebody uses it: the whole of the supervisor's process.
 
-Each user keeps one loopback connection open: a line with the token of the node's state, answered by a
-line of JSON. A user that leaves, by a close or by ``kill -9``, is an end-of-file here, and the last
-one to leave ends mongod. Nobody polls: once mongod is up, everything waits in the kernel.
+Each user keeps one loopback connection open: a line with the token of the node's state, answered by
+a line of JSON. A user that leaves, by a close or by ``kill -9``, is an end-of-file here, and the
+last one to leave ends mongod. Nobody polls: once mongod is up, everything waits in the kernel.
 
-If mongod dies, every user is sent one more line, and the supervisor exits. That of a throw-away node
-first waits until its users have left, for the directory goes with the last of them; unless one said
-that it comes back, which keeps it for the mongod that this user starts next. If the supervisor is
-killed, Linux ends mongod too (parent-death signal); elsewhere the next user ends the orphan.
+If mongod dies, every user is sent one more line, and the supervisor exits. That of a throw-away
+node first waits until its users have left, for the directory goes with the last of them; unless one
+said that it comes back, which keeps it for the mongod that this user starts next. If the supervisor
+is killed, Linux ends mongod too (parent-death signal); elsewhere the next user ends the orphan.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def read_line(connection: socket.socket) -> bytes:
 
 @dataclass(slots=True)
 class _Users:
-    """The users of one running mongod, a thread for each. The last one to leave ends mongod, for good."""
+    """The users of one running mongod, a thread for each. The last one to leave ends mongod, for
+    good.
+    """
 
     mongod: subprocess.Popen[bytes]
     token: str
@@ -72,7 +74,10 @@ class _Users:
             try:
                 connection, _ = listener.accept()
                 threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
-            except (OSError, RuntimeError):  # no descriptor, or no thread, while strangers hold too many
+            except (
+                OSError,
+                RuntimeError,
+            ):  # no descriptor, or no thread, while strangers hold too many
                 time.sleep(0.1)
 
     def _admit(self, connection: socket.socket) -> None:
@@ -165,7 +170,9 @@ def _supervise(order: LaunchRequest) -> bool:
             end_mongod(mongod)
 
 
-def _start(order: LaunchRequest, node: Path, first: socket.socket) -> tuple[subprocess.Popen[bytes], int]:
+def _start(
+    order: LaunchRequest, node: Path, first: socket.socket
+) -> tuple[subprocess.Popen[bytes], int]:
     """Start mongod; where it does not start, tell that the first user."""
     try:
         return start_mongod(order.command, node, order.timeout)
@@ -193,7 +200,9 @@ def _discard(order: LaunchRequest) -> None:
 
 
 def main() -> None:
-    """Run the order given as the only argument, a line of JSON. Holds server.lock until mongod is gone."""
+    """Run the order given as the only argument, a line of JSON. Holds server.lock until mongod is
+    gone.
+    """
     order = LaunchRequest(**json.loads(sys.argv[1]))
     # A polite end of this process is an end of mongod: SystemExit passes through every finally.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -1,7 +1,8 @@
 """Indexes as rows of a table, and the plan that makes the server have them.
 
-The rows stand where the documents they serve are described (`mongomem.checkpoint.documents.collections`,
-`mongomem.store.documents.item`); this file knows only how to create and change them.
+The rows stand where the documents they serve are described
+(`mongomem.checkpoint.documents.collections`, `mongomem.store.documents.item`); this file knows only
+how to create and change them.
 """
 
 from __future__ import annotations
@@ -14,16 +15,26 @@ from typing import Any
 from pymongo.errors import OperationFailure
 
 from mongomem.arguments import shown
-from mongomem.engine.commands import BAD_HINT, UNAUTHORIZED, CreateIndexes, Document, Find, ListIndexes, RunCommand
+from mongomem.engine.commands import (
+    BAD_HINT,
+    UNAUTHORIZED,
+    CreateIndexes,
+    Document,
+    Find,
+    ListIndexes,
+    RunCommand,
+)
 from mongomem.engine.effects import Sleep
 from mongomem.errors import ConfigurationError
 
 BUILD_REFUSED = frozenset({40333, 46, 117})
-"""Server error codes that say "another operation is at it": 40333 while another index build runs (seen on
-hosted servers that imitate MongoDB 4.0 to 6.0), 46 LockBusy, 117 ConflictingOperationInProgress."""
+"""Server error codes that say "another operation is at it": 40333 while another index build runs
+(seen on hosted servers that imitate MongoDB 4.0 to 6.0), 46 LockBusy, 117
+ConflictingOperationInProgress."""
 
 OPTIONS_CONFLICT = 85
-"""Server error code IndexOptionsConflict: the index exists with another expiry or name (MongoDB 4.2 to 8.2)."""
+"""Server error code IndexOptionsConflict: the index exists with another expiry or name (MongoDB 4.2
+to 8.2)."""
 
 CONFLICTS = frozenset({OPTIONS_CONFLICT, 86})
 """With 86, IndexKeySpecsConflict: the name is that of an index with other keys or options."""
@@ -68,17 +79,20 @@ class Index:
 
 
 async def ensure_indexes(indexes: Sequence[Index]) -> None:
-    """Create what is missing and set the expiry of what is there. Where all is as it should be it only reads.
+    """Create what is missing and set the expiry of what is there. Where all is as it should be it
+    only reads.
 
-    Idempotent, and safe when many processes call it at once: creating an index that exists is a no-op for the server,
-    and a refused build is tried again. Where the user may not create indexes, or not even list them, it is enough that
-    they are there.
+    Idempotent, and safe when many processes call it at once: creating an index that exists is a
+    no-op for the server, and a refused build is tried again. Where the user may not create indexes,
+    or not even list them, it is enough that they are there.
 
     Raises:
-        ConfigurationError: An index is missing or expires otherwise and the user may not change that, or another index
-            is in its place.
+        ConfigurationError: An index is missing or expires otherwise and the user may not change
+            that, or another index is in its place.
     """
-    for collection, rows in groupby(sorted(indexes, key=lambda row: row.collection), key=lambda row: row.collection):
+    for collection, rows in groupby(
+        sorted(indexes, key=lambda row: row.collection), key=lambda row: row.collection
+    ):
         await _ensure(collection, rows)
 
 
@@ -132,15 +146,23 @@ async def _make_expire(index: Index, *, is_there: bool) -> None:
     except OperationFailure as error:
         if error.code not in UNAUTHORIZED:
             raise
-        what = f"the index {index.name} of {index.collection} has another time to live than the one asked for"
+        what = (
+            f"the index {index.name} of {index.collection} has another time to live than the "
+            "one asked for"
+        )
         raise _missing_right(what, "collMod", error) from None
 
 
 async def _absent(collection: str, rows: Sequence[Index]) -> list[Index]:
-    """Find out which indexes are not there by reading along each of them, for users who may only read and write."""
+    """Find out which indexes are not there by reading along each of them, for users who may only
+    read and write.
+    """
     if await _answers(Find(collection, {}, {"_id": 1}, limit=1, hint=NO_INDEX)):
         return [*rows]  # no server minds a hint where there is no collection
-    looks = [Find(collection, dict(row.partial or {}), {"_id": 1}, limit=1, hint=row.name) for row in rows]
+    looks = [
+        Find(collection, dict(row.partial or {}), {"_id": 1}, limit=1, hint=row.name)
+        for row in rows
+    ]
     return [row for row, look in zip(rows, looks, strict=True) if not await _answers(look)]
 
 
@@ -156,9 +178,10 @@ async def _answers(find: Find) -> bool:
 
 def _missing_right(what: str, right: str, error: OperationFailure) -> ConfigurationError:
     return ConfigurationError(
-        f"{what}, and this user has not the right {right} on that collection. Grant it (the role readWrite has "
-        f"createIndex, dbAdmin also collMod), or let an administrator call setup() with the same options, and pass "
-        f"auto_setup=False here. The server says: {shown(_said(error))}"
+        f"{what}, and this user has not the right {right} on that collection. Grant it (the role "
+        "readWrite has createIndex, dbAdmin also collMod), or let an administrator call setup() "
+        "with the same options, and pass auto_setup=False here. The server says: "
+        f"{shown(_said(error))}"
     )
 
 
@@ -166,13 +189,15 @@ def _lacking(
     collection: str, absent: Iterable[Index], error: OperationFailure, *, may_list: bool
 ) -> ConfigurationError:
     what = f"{collection} lacks indexes: {', '.join(row.name for row in absent)}"
-    return _missing_right(what, "createIndex" if may_list else "createIndex (or listIndexes)", error)
+    return _missing_right(
+        what, "createIndex" if may_list else "createIndex (or listIndexes)", error
+    )
 
 
 def _conflict(collection: str, error: OperationFailure) -> ConfigurationError:
     return ConfigurationError(
-        f"{collection} has another index in the place of one that mongomem needs. Drop it, or choose another "
-        f"collection_prefix. The server says: {shown(_said(error))}"
+        f"{collection} has another index in the place of one that mongomem needs. Drop it, or "
+        f"choose another collection_prefix. The server says: {shown(_said(error))}"
     )
 
 

@@ -29,7 +29,9 @@ class Migration(Generic[C]):
 
 
 async def migrate(settings: str, migrations: Sequence[Migration[C]], context: C) -> None:
-    """Apply the migrations that the collection `settings` has not recorded, in order. Safe when many do it at once."""
+    """Apply the migrations that the collection `settings` has not recorded, in order. Safe when
+    many do it at once.
+    """
     if not migrations:
         return
     recorded = await Find(settings, {"_id": RECORD}, limit=1)
@@ -37,4 +39,7 @@ async def migrate(settings: str, migrations: Sequence[Migration[C]], context: C)
     for migration in sorted(migrations, key=lambda one: one.number):
         if migration.number > version:
             await migration.apply(context)
-            await BulkWrite(settings, [Update({"_id": RECORD}, {"$max": {"version": migration.number}}, upsert=True)])
+            await BulkWrite(
+                settings,
+                [Update({"_id": RECORD}, {"$max": {"version": migration.number}}, upsert=True)],
+            )

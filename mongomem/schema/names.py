@@ -10,14 +10,16 @@ DEFAULT_PREFIX = "mongomem_"
 ``checkpoint_writes`` (langgraph-checkpoint-mongodb 0.5)."""
 
 LONGEST_PREFIX = 200
-"""In bytes. A collection's full name, the database's included, has 255 at most (MongoDB 4.4 to 8.2)."""
+"""In bytes. A collection's full name, the database's included, has 255 at most (MongoDB 4.4 to
+8.2)."""
 
 
 def checked_prefix(prefix: object) -> str:
     """Return a prefix of collection names.
 
     Raises:
-        ConfigurationError: It is no string, or makes a name that MongoDB refuses or keeps to itself.
+        ConfigurationError: It is no string, or makes a name that MongoDB refuses or keeps to
+            itself.
     """
     text = str.__str__(prefix) if isinstance(prefix, str) else None
     if (
@@ -27,5 +29,7 @@ def checked_prefix(prefix: object) -> str:
         or text.startswith((".", "system."))
         or len(text.encode()) > LONGEST_PREFIX
     ):
-        raise ConfigurationError(f"collection_prefix cannot begin the name of a collection: {shown(prefix)}")
+        raise ConfigurationError(
+            f"collection_prefix cannot begin the name of a collection: {shown(prefix)}"
+        )
     return text

@@ -1,7 +1,8 @@
 """The plan that refuses a collection which somebody else uses, before anything is written to it.
 
-Two packages in one collection destroy each other's data: the readers of one meet documents of the other, and unique
-indexes of one refuse the documents of the other. A collection that has our indexes was looked at when they were made.
+Two packages in one collection destroy each other's data: the readers of one meet documents of the
+other, and unique indexes of one refuse the documents of the other. A collection that has our
+indexes was looked at when they were made.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ class Owned:
 async def check_ownership(owned: Owned) -> None:
     """Look whose a collection is, in one command where it has our indexes.
 
-    Documents of others are found by the lowest and the highest ``_id``: BSON orders values by their type first, so ids
-    of another type than ours lie at one end (https://www.mongodb.com/docs/manual/reference/bson-type-comparison-order/).
+    Documents of others are found by the lowest and the highest ``_id``: BSON orders values by their
+    type first, so ids of another type than ours lie at one end
+    (https://www.mongodb.com/docs/manual/reference/bson-type-comparison-order/).
 
     Raises:
-        ConfigurationError: It holds documents or unique indexes of somebody else; or it is new, and documents of ours
-            stand under the name that was the default before.
+        ConfigurationError: It holds documents or unique indexes of somebody else; or it is new, and
+            documents of ours stand under the name that was the default before.
     """
     indexes = await read_indexes(owned.collection) or []
     if {index["name"] for index in indexes} >= set(owned.index_names):
@@ -53,8 +55,14 @@ async def check_ownership(owned: Owned) -> None:
     _check_unique(owned, indexes)
     ends = await _ends(owned.collection)
     if foreign := [end["_id"] for end in ends if not owned.owns(end["_id"])]:
-        raise ConfigurationError(_foreign(owned, f"documents whose _id is of type {type(foreign[0]).__name__}"))
-    if not ends and owned.prefix == DEFAULT_PREFIX and any(owned.owns(end["_id"]) for end in await _ends(owned.name)):
+        raise ConfigurationError(
+            _foreign(owned, f"documents whose _id is of type {type(foreign[0]).__name__}")
+        )
+    if (
+        not ends
+        and owned.prefix == DEFAULT_PREFIX
+        and any(owned.owns(end["_id"]) for end in await _ends(owned.name))
+    ):
         raise ConfigurationError(_former(owned))
 
 
@@ -76,14 +84,16 @@ async def _ends(collection: str) -> list[Document]:
 
 def _foreign(owned: Owned, what: str) -> str:
     return (
-        f"the collection {owned.collection!r} holds {what}, which are not mongomem's: another package uses it. Pass "
-        f"another collection_prefix (or db_name); nothing was written"
+        f"the collection {owned.collection!r} holds {what}, which are not mongomem's: another "
+        f"package uses it. Pass another collection_prefix (or db_name); nothing was written"
     )
 
 
 def _former(owned: Owned) -> str:
     return (
-        f"documents of mongomem stand in the collection {owned.name!r}, under the names that were the default "
-        f'before: pass collection_prefix="" to go on with them, or rename each collection of theirs to '
+        f"documents of mongomem stand in the collection {owned.name!r}, under the names that were "
+        "the default "
+        'before: pass collection_prefix="" to go on with them, or rename each collection of '
+        "theirs to "
         f"{DEFAULT_PREFIX}..., here {owned.collection!r}"
     )

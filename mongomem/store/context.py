@@ -24,7 +24,8 @@ Backend: TypeAlias = Literal["auto", "exact", "atlas"]
 
 
 CHECKED_SECONDS = 10.0
-"""How long a look at the stored configuration counts, or at an index that is missing: one read more in that time."""
+"""How long a look at the stored configuration counts, or at an index that is missing: one read more
+in that time."""
 
 
 @dataclass(slots=True)
@@ -34,12 +35,13 @@ class SetupState:
     Attributes:
         agreed: The index configuration by the names that the store knows it by.
         is_named: The settings of the store call the model what it is called now.
-        compared: Vectors of this process were found to be like those that were there, or there were none.
+        compared: Vectors of this process were found to be like those that were there, or there were
+            none.
         set_up: The indexes were made, and not missed since.
-        checked_at: When the stored vectors were last seen to be made as the index configuration says, on the
-            monotonic clock; another process may have begun a reindex since.
-        missed_at: When an index that a read named was not there: set up is the user's affair and was not done, or
-            somebody dropped it.
+        checked_at: When the stored vectors were last seen to be made as the index configuration
+            says, on the monotonic clock; another process may have begun a reindex since.
+        missed_at: When an index that a read named was not there: set up is the user's affair and
+            was not done, or somebody dropped it.
         atlas: Whether Atlas Vector Search answers; None: not asked yet.
     """
 
@@ -56,7 +58,9 @@ class SetupState:
         return _is_recent(self.checked_at, now)
 
     def agree(self, indexing: IndexSettings, now: float) -> None:
-        """Keep that it was looked at now, and what it is called. Where all was made anew since, it is compared anew."""
+        """Keep that it was looked at now, and what it is called. Where all was made anew since, it
+        is compared anew.
+        """
         if self.agreed is not None and self.agreed.generation != indexing.generation:
             self.compared = False
         self.agreed = indexing
@@ -67,7 +71,9 @@ class SetupState:
         return not _is_recent(self.missed_at, now)
 
     def miss_index(self, now: float) -> None:
-        """Keep that an index is not there; the next write makes it, unless that is the user's affair."""
+        """Keep that an index is not there; the next write makes it, unless that is the user's
+        affair.
+        """
         self.missed_at = now
         self.set_up = False
 
@@ -109,7 +115,9 @@ class Context:
 
     @property
     def indexing(self) -> IndexSettings | None:
-        """The index configuration, by the names that the store knew it by when it was last looked at."""
+        """The index configuration, by the names that the store knew it by when it was last looked
+        at.
+        """
         return self.readiness.agreed or self.configured
 
     @property
@@ -128,11 +136,15 @@ class Context:
         """
         told: Any = self.clock()
         if not isinstance(told, datetime) or told.tzinfo is None:
-            raise ConfigurationError(f"clock must tell the time as an aware datetime, not {shown(told)}")
+            raise ConfigurationError(
+                f"clock must tell the time as an aware datetime, not {shown(told)}"
+            )
         try:
             now = told.astimezone(timezone.utc)
         except Exception as error:  # out of the range of dates, or whatever a time zone does
-            raise ConfigurationError(f"clock tells a time that has no equal in UTC: {shown(told)}") from error
+            raise ConfigurationError(
+                f"clock tells a time that has no equal in UTC: {shown(told)}"
+            ) from error
         return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
@@ -153,7 +165,9 @@ def context_for(
     """
     chosen = _checked_backend(backend)
     if not callable(clock):
-        raise ConfigurationError(f"clock must be a function that tells the time, not {shown(clock)}")
+        raise ConfigurationError(
+            f"clock must be a function that tells the time, not {shown(clock)}"
+        )
     indexing = resolve_index(index)
     return Context(
         names=collections_for(collection_prefix),
@@ -170,5 +184,7 @@ def _checked_backend(backend: object) -> Backend:
     known: dict[str, Backend] = {name: name for name in get_args(Backend)}
     chosen = known.get(str.__str__(backend)) if isinstance(backend, str) else None
     if chosen is None:
-        raise ConfigurationError(f"backend must be one of {get_args(Backend)}, not {shown(backend)}")
+        raise ConfigurationError(
+            f"backend must be one of {get_args(Backend)}, not {shown(backend)}"
+        )
     return chosen

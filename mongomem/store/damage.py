@@ -1,4 +1,6 @@
-"""Which items of a store are damaged: left out where many are asked for, and told to whoever runs the application."""
+"""Which items of a store are damaged: left out where many are asked for, and told to whoever runs
+the application.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,17 @@ class Damage:
         return len(self._met)
 
     def note(self, name: str, consequence: str) -> None:
-        """Log what is damaged, by a name of its own, and what follows from it: once for each name."""
+        """Log what is damaged, by a name of its own, and what follows from it: once for each
+        name.
+        """
         if len(self._met) >= MOST_KEPT:
             return
         mine = object()
         if (
-            self._met.setdefault(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest(), mine)
+            self._met.setdefault(
+                hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest(),
+                mine,
+            )
             is mine
         ):
             LOGGER.warning("%s", consequence)

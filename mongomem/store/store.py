@@ -1,4 +1,6 @@
-"""MongoStore: LangGraph's store on MongoDB. Every method is one expression; the logic is in the plans."""
+"""MongoStore: LangGraph's store on MongoDB. Every method is one expression; the logic is in the
+plans.
+"""
 
 from __future__ import annotations
 
@@ -40,22 +42,27 @@ MATRIX_BYTES = 512 * 2**20
 
 
 class MongoStore(BaseStore):
-    """Keeps items in MongoDB by namespace and key: filters, expiry, and search by meaning on any server.
+    """Keeps items in MongoDB by namespace and key: filters, expiry, and search by meaning on any
+    server.
 
     Safe to share between threads and tasks.
 
     Args:
-        client: A ``MongoClient``, an ``AsyncMongoClient`` (async methods, and sync ones from other threads than that
-            of its event loop) or a ``mongomock.MongoClient``. The caller owns and closes it.
-        db_name: The database. None: the one that the client's connection string names, else ``mongomem``.
-        index: LangGraph's ``IndexConfig``: ``embed``, ``dims``, ``fields``, and beside them ``metric``:
-            "cosine" (the default), "dot" or "euclidean"; ``model``: what the model is called, where that cannot be
-            read from what embeds, or should not be; ``batch_size``: how many texts it is sent at once at most.
-            None: no search by meaning.
+        client: A ``MongoClient``, an ``AsyncMongoClient`` (async methods, and sync ones from other
+            threads than that of its event loop) or a ``mongomock.MongoClient``. The caller owns and
+            closes it.
+        db_name: The database. None: the one that the client's connection string names, else
+            ``mongomem``.
+        index: LangGraph's ``IndexConfig``: ``embed``, ``dims``, ``fields``, and beside them
+            ``metric``: "cosine" (the default), "dot" or "euclidean"; ``model``: what the model is
+            called, where that cannot be read from what embeds, or should not be; ``batch_size``:
+            how many texts it is sent at once at most. None: no search by meaning.
         ttl: LangGraph's ``TTLConfig``, in minutes. ``omit_expired`` is on unless it says otherwise.
-        auto_setup: Create the indexes before the first write. Off for users who may not create indexes.
+        auto_setup: Create the indexes before the first write. Off for users who may not create
+            indexes.
         collection_prefix: Put before the names of the collections.
-        backend: How meaning is searched: "exact" on any server, "atlas" by Atlas Vector Search, "auto".
+        backend: How meaning is searched: "exact" on any server, "atlas" by Atlas Vector Search,
+            "auto".
         matrix_bytes: How much the exact search may hold in memory, over all namespaces.
         concerns: Read preference, read concern and write concern; primary and majority by default.
         clock: Tells the time, aware and in UTC.
@@ -103,27 +110,38 @@ class MongoStore(BaseStore):
     def damaged_items(self) -> int:
         """How many different damaged items this store has met.
 
-        Each was logged once, by the logger "mongomem", and is left out of searches, lists and exports; one whose
-        vectors alone are damaged follows unscored. `get` raises ``CorruptDataError``; a put or a deletion mends it.
+        Each was logged once, by the logger "mongomem", and is left out of searches, lists and
+        exports; one whose vectors alone are damaged follows unscored. `get` raises
+        ``CorruptDataError``; a put or a deletion mends it.
         """
         return self._context.damage.count
 
     @classmethod
     def from_conn_string(
-        cls, uri: str, *, db_name: str | None = None, open_timeout: float | None = OPEN_TIMEOUT, **options: Any
+        cls,
+        uri: str,
+        *,
+        db_name: str | None = None,
+        open_timeout: float | None = OPEN_TIMEOUT,
+        **options: Any,
     ) -> ClientContext[MongoStore]:
-        """Return something to enter, with ``with`` or ``async with``, that yields a store and owns its client.
+        """Return something to enter, with ``with`` or ``async with``, that yields a store and owns
+        its client.
 
         Args:
             uri: The connection string.
-            db_name: The database. None: the one that the connection string names, else ``mongomem``.
-            open_timeout: How long entering waits for an answer of the servers, in seconds. None: does not ask.
+            db_name: The database. None: the one that the connection string names, else
+                ``mongomem``.
+            open_timeout: How long entering waits for an answer of the servers, in seconds. None:
+                does not ask.
             **options: Those of `MongoStore`; any other reaches the client.
         """
         return ClientContext.of(cls, uri, open_timeout, {"db_name": db_name, **options})
 
     def setup(self) -> None:
-        """Create the indexes, and agree on how vectors are made. Idempotent, and safe when many do it at once."""
+        """Create the indexes, and agree on how vectors are made. Idempotent, and safe when many do
+        it at once.
+        """
         self._runners.run(setup(self._context))
 
     @begins_at_call
@@ -134,9 +152,10 @@ class MongoStore(BaseStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Perform operations; the answers stand in their places, None for a put or a deletion.
 
-        Reads see the state before the batch; of several puts of one item the last counts. Everything is
-        checked before the first command, and embedded before the first write. Each item changes at once;
-        a batch that is cut short may have changed some, and does the rest when it is repeated.
+        Reads see the state before the batch; of several puts of one item the last counts.
+        Everything is checked before the first command, and embedded before the first write. Each
+        item changes at once; a batch that is cut short may have changed some, and does the rest
+        when it is repeated.
         """
         return self._runners.run(batch.batch(self._context, ops))
 
@@ -145,14 +164,19 @@ class MongoStore(BaseStore):
         """Do what `batch` does."""
         return self._runners.arun(batch.batch(self._context, ops))
 
-    def get(self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None) -> Item | None:
+    def get(
+        self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
+    ) -> Item | None:
         """Return an item, or None. Writes only where the item expires and is refreshed.
 
         Raises:
-            CorruptDataError: The item is damaged, or stands under another name: it was moved, or edited by hand.
+            CorruptDataError: The item is damaged, or stands under another name: it was moved, or
+                edited by hand.
             SchemaVersionError: A newer mongomem wrote it.
         """
-        return self._runners.run(batch.get(self._context, [GetOp(namespace, key, self._refreshes(refresh_ttl))]))[0]
+        return self._runners.run(
+            batch.get(self._context, [GetOp(namespace, key, self._refreshes(refresh_ttl))])
+        )[0]
 
     @begins_at_call
     def aget(
@@ -173,17 +197,21 @@ class MongoStore(BaseStore):
         refresh_ttl: bool | None = None,
         min_score: float | None = None,
     ) -> list[SearchItem]:
-        """Find items below a prefix: by meaning where there is a query and an index, else newest update first.
+        """Find items below a prefix: by meaning where there is a query and an index, else newest
+        update first.
 
         Args:
             namespace_prefix: The labels that a namespace begins with; no label is a wildcard.
-            query: What to search for. Items without a vector follow the scored ones, with a score of None.
-            filter: What the value must be: fields, ``"a.b"`` for those of objects, ``$eq $ne $gt $gte $lt $lte``,
-                ``$in $nin`` (one of a list), ``$exists``, ``$contains`` (an element of a list), and ``$and``, ``$or``,
-                ``$not``.
+            query: What to search for. Items without a vector follow the scored ones, with a score
+                of None.
+            filter: What the value must be: fields, ``"a.b"`` for those of objects, ``$eq $ne $gt
+                $gte $lt $lte``, ``$in $nin`` (one of a list), ``$exists``, ``$contains`` (an
+                element of a list), and ``$and``, ``$or``, ``$not``.
             limit: How many; 0 gives none.
-            offset: How many to leave out before. The order is total, so pages neither repeat nor lose items.
-            refresh_ttl: Whether the items returned live on from now; None means as the store is configured.
+            offset: How many to leave out before. The order is total, so pages neither repeat nor
+                lose items.
+            refresh_ttl: Whether the items returned live on from now; None means as the store is
+                configured.
             min_score: What scores lower, or has no score, is left out. Needs a query.
         """
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
@@ -222,12 +250,15 @@ class MongoStore(BaseStore):
             key: Its name there.
             value: JSON; bytes, tuples, datetimes and integers of any size come back exactly too.
             index: Which paths are embedded: None for those of the store, False for none, or a list.
-            ttl: Minutes it lives after its last use; None for ever; not given: as the store is configured.
+            ttl: Minutes it lives after its last use; None for ever; not given: as the store is
+                configured.
 
         Raises:
             UnstorableValueError: The value cannot be stored; says where in it and why.
         """
-        self._runners.run(batch.batch(self._context, [put_op(namespace, key, value, index, self._ttl(ttl))]))
+        self._runners.run(
+            batch.batch(self._context, [put_op(namespace, key, value, index, self._ttl(ttl))])
+        )
 
     @begins_at_call
     def aput(
@@ -241,7 +272,9 @@ class MongoStore(BaseStore):
     ) -> Coroutine[Any, Any, None]:
         """Do what `put` does. Those of one tick of the event loop are one batch."""
         return self._puts(
-            lambda: group_ops([put_op(namespace, key, value, index, self._ttl(ttl))], self._context.indexing)
+            lambda: group_ops(
+                [put_op(namespace, key, value, index, self._ttl(ttl))], self._context.indexing
+            )
         )
 
     def delete(self, namespace: tuple[str, ...], key: str) -> None:
@@ -254,7 +287,9 @@ class MongoStore(BaseStore):
         return self._puts(lambda: group_ops([PutOp(namespace, key, None)], None))
 
     def delete_namespace(self, prefix: tuple[str, ...]) -> int:
-        """Delete every item below a prefix of one label or more; return how many. Can be repeated."""
+        """Delete every item below a prefix of one label or more; return how many. Can be
+        repeated.
+        """
         return self._runners.run(delete_namespace(self._context, prefix))
 
     @begins_at_call
@@ -263,7 +298,9 @@ class MongoStore(BaseStore):
         return self._runners.arun(delete_namespace(self._context, prefix))
 
     def sweep_ttl(self) -> int:
-        """Delete every item that has expired; return how many. The server does the same within a minute."""
+        """Delete every item that has expired; return how many. The server does the same within a
+        minute.
+        """
         return self._runners.run(sweep(self._context))
 
     @begins_at_call
@@ -272,10 +309,14 @@ class MongoStore(BaseStore):
         return self._runners.arun(sweep(self._context))
 
     def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> sweeper.Started:
-        """Return a future that is done, as ``PostgresStore`` returns one: the server sweeps, and nothing runs here."""
+        """Return a future that is done, as ``PostgresStore`` returns one: the server sweeps, and
+        nothing runs here.
+        """
         return sweeper.start(sweep_interval_minutes)
 
-    async def astart_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> Awaitable[None]:
+    async def astart_ttl_sweeper(
+        self, sweep_interval_minutes: int | None = None
+    ) -> Awaitable[None]:
         """Do what `start_ttl_sweeper` does, and return something to await or cancel."""
         return sweeper.awaitable(sweeper.start(sweep_interval_minutes))
 
@@ -290,17 +331,18 @@ class MongoStore(BaseStore):
     def reindex(self, force: bool = False) -> int:
         """Make all vectors as the store is configured now; return how many items were changed.
 
-        For after a change of `index`, which counts from the first items on that were embedded: an embedder that fails
-        at once leaves the store as it was. Searches go on meanwhile, items not done yet follow unscored. What
-        was cut short goes on when it is called again.
+        For after a change of `index`, which counts from the first items on that were embedded: an
+        embedder that fails at once leaves the store as it was. Searches go on meanwhile, items not
+        done yet follow unscored. What was cut short goes on when it is called again.
 
         Args:
-            force: Make every vector anew, also where the configuration is the same: for a model that has become another
-                one under its name. What was cut short goes on by the next call, with `force` or without.
+            force: Make every vector anew, also where the configuration is the same: for a model
+                that has become another one under its name. What was cut short goes on by the next
+                call, with `force` or without.
 
         Raises:
-            IndexMismatchError: Another reindex to another configuration has begun; or, without `force`, another model
-                than that of the stored vectors answers by its name.
+            IndexMismatchError: Another reindex to another configuration has begun; or, without
+                `force`, another model than that of the stored vectors answers by its name.
             ReindexError: Some items cannot be converted; it names them, and all others are.
         """
         return self._runners.run(reindex(self._context, force))
@@ -346,7 +388,11 @@ class MongoStore(BaseStore):
         return self._runners.arun(batch.list_namespaces(self._context, op))
 
     def _refreshes(self, refresh_ttl: bool | None) -> bool:
-        return (self.ttl_config or {}).get("refresh_on_read", True) if refresh_ttl is None else refresh_ttl
+        return (
+            (self.ttl_config or {}).get("refresh_on_read", True)
+            if refresh_ttl is None
+            else refresh_ttl
+        )
 
     def _ttl(self, ttl: float | NotProvided | None) -> float | None:
         return (self.ttl_config or {}).get("default_ttl") if isinstance(ttl, NotProvided) else ttl

@@ -1,7 +1,8 @@
-"""What LangGraph's other stores answer when their sweeper of expired items is started: something to wait for.
+"""What LangGraph's other stores answer when their sweeper of expired items is started: something to
+wait for.
 
-They sweep by a thread or a task. Here the server sweeps (a TTL index), so there is nothing to wait for, and nothing to
-stop.
+They sweep by a thread or a task. Here the server sweeps (a TTL index), so there is nothing to wait
+for, and nothing to stop.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def start(sweep_interval_minutes: object) -> Started:
 
 
 def awaitable(started: Started) -> asyncio.Future[None]:
-    """Make what ``AsyncPostgresStore.start_ttl_sweeper`` returns: something to await or cancel on the running loop."""
+    """Make what ``AsyncPostgresStore.start_ttl_sweeper`` returns: something to await or cancel on
+    the running loop.
+    """
     return asyncio.wrap_future(started)
 
 
@@ -42,6 +45,10 @@ def stop(timeout: object) -> bool:
         InvalidInputError: The timeout is neither None nor a number of seconds from 0 on.
     """
     seconds = plain(timeout)
-    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0):
-        raise InvalidInputError(f"timeout counts seconds: it must be 0 or more, or None, not {shown(timeout)}")
+    if seconds is not None and (
+        isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0
+    ):
+        raise InvalidInputError(
+            f"timeout counts seconds: it must be 0 or more, or None, not {shown(timeout)}"
+        )
     return True

@@ -1,4 +1,6 @@
-"""What is stored is what was passed at the moment of the call, whatever the caller does before it is carried out."""
+"""What is stored is what was passed at the moment of the call, whatever the caller does before it
+is carried out.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,9 @@ async def test_an_item_is_as_it_was_put(memory: MongoMemory, way: Callable[[Any]
     assert (await store.asearch(("ada",), query="tea"))[0].score == pytest.approx(1.0)
     stored = memory.store._runners.arun.database.get_collection("mongomem_store_items")  # type: ignore[attr-defined]
     document = stored.find_one({"key": "k"})
-    assert (await document if inspect.isawaitable(document) else document)["index_fields"] == ["text"]
+    assert (await document if inspect.isawaitable(document) else document)["index_fields"] == [
+        "text"
+    ]
 
 
 async def test_puts_that_share_a_batch_each_keep_what_was_passed(memory: MongoMemory) -> None:
@@ -154,7 +158,9 @@ async def test_what_is_wrong_is_raised_where_the_call_is_awaited(memory: MongoMe
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_warm", [False, True])
-async def test_a_checkpoint_is_as_it_was_put(memory: MongoMemory, way: Callable[[Any], Any], is_warm: bool) -> None:
+async def test_a_checkpoint_is_as_it_was_put(
+    memory: MongoMemory, way: Callable[[Any], Any], is_warm: bool
+) -> None:
     saver, config = memory.saver, THREAD
     if is_warm:
         config = await saver.aput(THREAD, checkpoint_of(other=1), METADATA, {})
@@ -185,16 +191,18 @@ async def test_a_checkpoint_is_as_it_was_put(memory: MongoMemory, way: Callable[
     }
     assert found.checkpoint["channel_versions"] == versions
     assert found.metadata == {**METADATA, "tags": ["one"], "more": {"a": [1]}}
-    assert [one.metadata["more"] async for one in saver.alist(None, filter={"tags": ["one"], "step": 0})] == [
-        {"a": [1]}
-    ]
+    assert [
+        one.metadata["more"] async for one in saver.alist(None, filter={"tags": ["one"], "step": 0})
+    ] == [{"a": [1]}]
     assert [one async for one in saver.alist(None, filter={"tags": ["two"]})] == []
     (thread,) = await saver.alist_threads()
     assert thread.metadata["more"] == {"a": [1]}
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_pending_writes_are_as_they_were_passed(memory: MongoMemory, way: Callable[[Any], Any]) -> None:
+async def test_pending_writes_are_as_they_were_passed(
+    memory: MongoMemory, way: Callable[[Any], Any]
+) -> None:
     saver = memory.saver
     config = await saver.aput(THREAD, checkpoint_of(a=1), METADATA, {})
     value, writes = ["x"], deque([("a", ["x"])])
@@ -215,7 +223,8 @@ async def test_a_state_that_is_serialized_beside_the_loop_is_as_it_was_put(
     message = AIMessage(["part"], id="1", additional_kwargs={"a": [1]}, tool_calls=[])
     values = {
         "text": LONG,
-        "messages": [HumanMessage(LONG[:1_000], id=str(number)) for number in range(100)] + [message],
+        "messages": [HumanMessage(LONG[:1_000], id=str(number)) for number in range(100)]
+        + [message],
         "state": {"deep": ([1], {"a": deque([1])}, {1, 2}, bytearray(b"ab"))},
     }
     call = memory.saver.aput(THREAD, checkpoint_of(**values), METADATA, {})
@@ -237,12 +246,18 @@ async def test_a_state_that_is_serialized_beside_the_loop_is_as_it_was_put(
     assert loaded["messages"][3].content == LONG[:1_000]
     assert len(loaded["messages"]) == 101
     assert loaded["messages"][-1] == AIMessage(["part"], id="1", additional_kwargs={"a": [1]})
-    assert loaded["state"] == {"deep": [[1], {"a": deque([1])}, {1, 2}, b"ab"]}  # as LangGraph's serializer has them
+    assert loaded["state"] == {
+        "deep": [[1], {"a": deque([1])}, {1, 2}, b"ab"]
+    }  # as LangGraph's serializer has them
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS, key=lambda kind: kind.__name__))
 def test_a_detached_message_is_equal_and_shares_nothing(kind: Any) -> None:
-    more = {"ToolMessage": {"tool_call_id": "1"}, "FunctionMessage": {"name": "f"}, "ChatMessage": {"role": "r"}}
+    more = {
+        "ToolMessage": {"tool_call_id": "1"},
+        "FunctionMessage": {"name": "f"},
+        "ChatMessage": {"role": "r"},
+    }
     message = kind(content=[{"type": "text", "text": "a"}], id="1", **more.get(kind.__name__, {}))
     message.additional_kwargs["a"] = {"b": [1]}
     copied = detached(message)
@@ -290,7 +305,9 @@ def test_what_stands_in_endless_places_is_copied_once_and_shown_nowhere() -> Non
 
 
 async def test_a_parent_that_is_gone_does_not_let_later_changes_in(memory: MongoMemory) -> None:
-    """The one case in which a value is serialized after the call: what the parent was relied on for."""
+    """The one case in which a value is serialized after the call: what the parent was relied on
+    for.
+    """
     saver, log = memory.saver, ["a"]
     checkpoint = checkpoint_of(log=log, other={"b": 1})
     config = await saver.aput(THREAD, checkpoint, METADATA, {})
@@ -369,10 +386,16 @@ def test_a_call_may_be_made_where_no_loop_runs(mongo_uri: str, database_name: st
 
 def test_async_methods_are_known_as_such() -> None:
     """Mocks made from a class, and frameworks, ask whether a method is to be awaited."""
-    is_coroutine_function: Any = (inspect if sys.version_info >= (3, 12) else asyncio).iscoroutinefunction
+    is_coroutine_function: Any = (
+        inspect if sys.version_info >= (3, 12) else asyncio
+    ).iscoroutinefunction
     for cls in (MongoSaver, MongoStore, MongoMemory):
         for name, method in inspect.getmembers(cls, callable):
-            if name[0] == "a" and hasattr(cls, name[1:]) and method.__module__.startswith("mongomem"):
+            if (
+                name[0] == "a"
+                and hasattr(cls, name[1:])
+                and method.__module__.startswith("mongomem")
+            ):
                 is_stream = name in ("alist", "aexport_user")
                 assert is_coroutine_function(method) is not is_stream, name
     mock = MagicMock(spec=MongoSaver)
@@ -397,7 +420,9 @@ class Sent(CommandListener):
         pass
 
 
-async def test_nothing_is_sent_before_the_call_is_awaited(mongo_uri: str, database_name: str) -> None:
+async def test_nothing_is_sent_before_the_call_is_awaited(
+    mongo_uri: str, database_name: str
+) -> None:
     sent = Sent()
     with MongoClient(mongo_uri, event_listeners=[sent]) as client:
         store = MongoStore(client, database_name)

@@ -30,7 +30,9 @@ Chat = Callable[..., str]
 @pytest.fixture
 def environment(mongo_uri: str, database_name: str) -> dict[str, str]:
     """The environment of a user who has a server and no key."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")
+    }
     ours = {
         "MONGODB_URI": mongo_uri,
         "MONGOMEM_DB": database_name,
@@ -61,8 +63,12 @@ def chat(environment: dict[str, str]) -> Chat:
 
 
 def replies(output: str, line: str) -> list[str]:
-    """Return what was printed after each time that a line was said, up to the next prompt or remark."""
-    said = re.findall(rf"> {re.escape(line)}\n(.*?)(?=\n\S+ [0-9a-f]{{8}}> |\n\n#|\n?\Z)", output, re.DOTALL)
+    """Return what was printed after each time that a line was said, up to the next prompt or
+    remark.
+    """
+    said = re.findall(
+        rf"> {re.escape(line)}\n(.*?)(?=\n\S+ [0-9a-f]{{8}}> |\n\n#|\n?\Z)", output, re.DOTALL
+    )
     assert said, f"{line!r} was never said in:\n{output}"
     return said
 
@@ -90,7 +96,10 @@ def test_the_conversation_of_the_demo(chat: Chat) -> None:
     assert [len(threads.splitlines()) for threads in replies(first, "/threads")] == [2, 2]
 
     second = chat(str(CONVERSATION))
-    assert replies(second, "/user ada")[0] == "Welcome back, ada. Known of you from before: 8 memories, 2 threads."
+    assert (
+        replies(second, "/user ada")[0]
+        == "Welcome back, ada. Known of you from before: 8 memories, 2 threads."
+    )
     assert replies(second, "What is my name?")[1] == 'You told me: "My name is Grace."'
     assert [set(known.splitlines()) for known in replies(second, "/memories")] == [of_ada, of_grace]
     assert [len(threads.splitlines()) for threads in replies(second, "/threads")] == [4, 4]
@@ -101,7 +110,9 @@ def test_time_travel_forks_the_thread_and_keeps_the_other_branch(chat: Chat) -> 
     output = chat(lines=there + "/back 3\nWhat did I just say?\n/history\n")
     assert reply(output, "/back 1") == "Back at: One."
     assert reply(output, "What did I say?") == 'In this thread you said: "One." "Four."'
-    assert reply(output, "What did I just say?") == 'In this thread you said: "One." "Two." "Three."'
+    assert (
+        reply(output, "What did I just say?") == 'In this thread you said: "One." "Two." "Three."'
+    )
     history = reply(output, "/history")
     assert re.findall(r"(\d+) messages", history) == ["2", "4", "6", "4", "6", "8"]
     assert history.splitlines()[-1].startswith("* 6")
@@ -119,7 +130,9 @@ def test_another_process_goes_on_with_a_thread(chat: Chat) -> None:
 
 def test_users_never_see_each_other(chat: Chat) -> None:
     prying = "/user {}\nDo I like quinces?\n/memories\n/memories quinces\n/threads\n/open 1\n"
-    output = chat("--user", "u1", lines="I like quinces.\n" + prying.format("u10") + prying.format("u1"))
+    output = chat(
+        "--user", "u1", lines="I like quinces.\n" + prying.format("u10") + prying.format("u1")
+    )
     of_another, _, of_hers = output.partition("> /user u10\n")[2].partition("> /user u1\n")
     assert "I like quinces." not in of_another
     assert reply(of_hers, "Do I like quinces?") == 'You told me: "I like quinces."'
@@ -127,9 +140,32 @@ def test_users_never_see_each_other(chat: Chat) -> None:
 
 MEGABYTE = b"x" * 1_000_000
 NONSENSE = [
-    *(b"", b"  \t ", b"\xff\xfe\x80 I like \xe9clairs", b"I like " + MEGABYTE, b"I am. " * 20_000, b"/" + MEGABYTE),
-    *(b"What did I say?", b"/history", b"/back 999", b"/back x", b"/back", b"/back -1", b"/back \xc2\xb2", b"/open 7"),
-    *(b"/user", b"/user a.b", b"/user a\0b", b"/user langgraph", b"/user " + MEGABYTE, b"/memories " + MEGABYTE),
+    *(
+        b"",
+        b"  \t ",
+        b"\xff\xfe\x80 I like \xe9clairs",
+        b"I like " + MEGABYTE,
+        b"I am. " * 20_000,
+        b"/" + MEGABYTE,
+    ),
+    *(
+        b"What did I say?",
+        b"/history",
+        b"/back 999",
+        b"/back x",
+        b"/back",
+        b"/back -1",
+        b"/back \xc2\xb2",
+        b"/open 7",
+    ),
+    *(
+        b"/user",
+        b"/user a.b",
+        b"/user a\0b",
+        b"/user langgraph",
+        b"/user " + MEGABYTE,
+        b"/memories " + MEGABYTE,
+    ),
     *(b"/dance", b"/", b"/help me", b"I \0 like", b"\xc3"),
 ]
 
@@ -158,7 +194,12 @@ def test_input_may_end_anywhere(chat: Chat, lines: bytes) -> None:
         (["--user", "a.b"], {}, 2, "1 to 40 letters"),
         (["--embed", "nonsense"], {}, 1, "nonsense"),
         ([], {"MONGODB_URI": "mongodb:///nonsense"}, 1, "chatbot: "),
-        ([], {"MONGODB_URI": "mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=300"}, 1, "127.0.0.1:9"),
+        (
+            [],
+            {"MONGODB_URI": "mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=300"},
+            1,
+            "127.0.0.1:9",
+        ),
     ],
 )
 def test_what_cannot_start_says_why(
@@ -170,7 +211,10 @@ def test_what_cannot_start_says_why(
 
 def test_a_reader_that_leaves(environment: dict[str, str]) -> None:
     with subprocess.Popen(
-        [*CHATBOT, str(CONVERSATION)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        [*CHATBOT, str(CONVERSATION)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
     ) as running:
         assert running.stdout is not None
         assert running.stderr is not None
@@ -192,7 +236,9 @@ class Terminal:
             stderr=slave,
             env=environment,
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs in the background ignore it
+            preexec_fn=lambda: signal.signal(
+                signal.SIGINT, signal.SIG_DFL
+            ),  # jobs in the background ignore it
         )
         os.close(slave)
         self.shown = ""
@@ -219,11 +265,15 @@ class Terminal:
         return more != b""
 
     def interrupt(self) -> None:
-        """Press Ctrl-C until it is noticed: between showing a prompt and waiting, `input` of CPython misses it."""
+        """Press Ctrl-C until it is noticed: between showing a prompt and waiting, `input` of
+        CPython misses it.
+        """
         seen = len(self.shown)
         while "Goodbye" not in self.shown[seen:]:
             os.kill(self._process.pid, signal.SIGINT)
-            while "Goodbye" not in self.shown[seen:] and select.select([self._master], [], [], 5)[0]:
+            while (
+                "Goodbye" not in self.shown[seen:] and select.select([self._master], [], [], 5)[0]
+            ):
                 assert self._read(), self.shown
 
     def end(self) -> int:
@@ -279,12 +329,19 @@ def test_a_model_answers_and_its_memories_are_kept(chat: Chat) -> None:
 
     embedding = ("--embed", "openai:text-embedding-3-small", "--dims", "512")
     with OpenAIServer(model) as server:
-        key = {"OPENAI_API_KEY": "any", "OPENAI_BASE_URL": server.base_url, "OPENAI_MODEL": "a-model"}
+        key = {
+            "OPENAI_API_KEY": "any",
+            "OPENAI_BASE_URL": server.base_url,
+            "OPENAI_MODEL": "a-model",
+        }
         output = chat(*embedding, lines="I have bees.\nI like my teapot.\n/memories\n", **key)
         assert output.startswith("a-model at 127.0.0.1 answers.")
         assert reply(output, "I have bees.") == "Noted."
         assert reply(output, "I like my teapot.") == "Sure, in prose."
-        assert reply(output, "/memories").splitlines() == ["  I like my teapot.", "  The user keeps bees."]
+        assert reply(output, "/memories").splitlines() == [
+            "  I like my teapot.",
+            "  The user keeps bees.",
+        ]
         assert {request.body["dimensions"] for request in asked(server, "/v1/embeddings")} == {512}
         last = asked(server, "/v1/chat/completions")[-1].body
         assert last["model"] == "a-model"

@@ -1,4 +1,6 @@
-"""Opening a connection: which database, what is said where nobody answers, and which options there are."""
+"""Opening a connection: which database, what is said where nobody answers, and which options there
+are.
+"""
 
 from __future__ import annotations
 
@@ -58,11 +60,15 @@ async def enter(opening: Any, kind: str) -> Any:
 
 
 def with_database(uri: str, name: str) -> str:
-    """Put the name of a database into a connection string; where its users are kept stays the same."""
+    """Put the name of a database into a connection string; where its users are kept stays the
+    same.
+    """
     head, _, options = uri.partition("?")
     kept = parse_uri(uri)["options"].get("authSource", parse_uri(uri)["database"] or "admin")
     hosts = head.split("://", 1)[1].split("/", 1)[0]
-    options = options if "authSource" in options or "@" not in hosts else f"{options}&authSource={kept}"
+    options = (
+        options if "authSource" in options or "@" not in hosts else f"{options}&authSource={kept}"
+    )
     return f"mongodb://{hosts}/{name}?{options}"
 
 
@@ -89,7 +95,10 @@ async def test_the_database_is_the_one_given_or_that_of_the_uri(
 
 
 async def test_clients_of_the_caller_name_it_too() -> None:
-    for uri, used in (("mongodb://127.0.0.1:1/mine", "mine"), ("mongodb://127.0.0.1:1", "mongomem")):
+    for uri, used in (
+        ("mongodb://127.0.0.1:1/mine", "mine"),
+        ("mongodb://127.0.0.1:1", "mongomem"),
+    ):
         async with AsyncMongoClient(uri) as awaiting:
             with MongoClient(uri, connect=False) as blocking:
                 for client in (awaiting, blocking, mongomock.MongoClient(uri)):
@@ -99,7 +108,24 @@ async def test_clients_of_the_caller_name_it_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["", "a b", "a.b", "a$b", "a/b", "a\\b", 'a"b', "a\0b", "x" * 64, "ü" * 40, "\ud800", 5, b"a", ["a"], True]
+    "wrong",
+    [
+        "",
+        "a b",
+        "a.b",
+        "a$b",
+        "a/b",
+        "a\\b",
+        'a"b',
+        "a\0b",
+        "x" * 64,
+        "ü" * 40,
+        "\ud800",
+        5,
+        b"a",
+        ["a"],
+        True,
+    ],
 )
 @pytest.mark.parametrize("made", EVERYTHING)
 def test_what_is_no_name_of_a_database_is_refused(made: Any, wrong: Any) -> None:
@@ -114,7 +140,9 @@ def test_a_memory_has_the_drivers_and_so_the_concerns_of_its_saver(mongo_uri: st
     with MongoClient(mongo_uri) as client:
         memory = MongoMemory(client, "d", saver_options={"concerns": concerns})
         assert memory._runners is memory.saver._runners
-    assert isinstance(runners_for(mongomock.MongoClient(), None, concerns).run.database, MongomockDatabase)  # type: ignore[attr-defined]
+    assert isinstance(
+        runners_for(mongomock.MongoClient(), None, concerns).run.database, MongomockDatabase
+    )  # type: ignore[attr-defined]
 
 
 # Whether anybody answers.
@@ -122,13 +150,18 @@ def test_a_memory_has_the_drivers_and_so_the_concerns_of_its_saver(mongo_uri: st
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 @pytest.mark.parametrize("opened", EVERYTHING)
-async def test_where_nobody_answers_one_error_says_so(kind: str, opened: Any, closed_port: int) -> None:
+async def test_where_nobody_answers_one_error_says_so(
+    kind: str, opened: Any, closed_port: int
+) -> None:
     uri = f"mongodb://ada:{SECRET}@127.0.0.1:{closed_port}/db?authSource=admin"
     opening = opened.from_conn_string(uri, open_timeout=0.5)
     with pytest.raises(ServerUnavailableError) as caught:
         await enter(opening, kind)
     said = str(caught.value)
-    assert f"{opened.__name__}: no MongoDB server answers within 0.5 s. 127.0.0.1:{closed_port}: " in said
+    assert (
+        f"{opened.__name__}: no MongoDB server answers within 0.5 s. 127.0.0.1:{closed_port}: "
+        in said
+    )
     assert "[Errno " in said
     assert len(said) < 400
     assert SECRET not in said
@@ -140,13 +173,17 @@ async def test_where_nobody_answers_one_error_says_so(kind: str, opened: Any, cl
 
 async def test_connecting_says_the_same(closed_port: int) -> None:
     uri = f"mongodb://127.0.0.1:{closed_port},localhost:{closed_port}/?replicaSet=mine"
-    with pytest.raises(ServerUnavailableError, match=f"127.0.0.1:{closed_port}: .*; localhost:{closed_port}: "):
+    with pytest.raises(
+        ServerUnavailableError, match=f"127.0.0.1:{closed_port}: .*; localhost:{closed_port}: "
+    ):
         MongoMemory.connect(uri, open_timeout=0.5)
     with pytest.raises(ServerUnavailableError, match="open_timeout= says how long to wait"):
         await MongoMemory.aconnect(uri, open_timeout=0.5)
 
 
-async def test_a_server_that_accepts_and_says_nothing_is_waited_for_no_longer(closed_port: int) -> None:
+async def test_a_server_that_accepts_and_says_nothing_is_waited_for_no_longer(
+    closed_port: int,
+) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -159,7 +196,9 @@ async def test_a_server_that_accepts_and_says_nothing_is_waited_for_no_longer(cl
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_none_does_not_ask(kind: str, closed_port: int) -> None:
-    await enter(MongoMemory.from_conn_string(f"mongodb://127.0.0.1:{closed_port}", open_timeout=None), kind)
+    await enter(
+        MongoMemory.from_conn_string(f"mongodb://127.0.0.1:{closed_port}", open_timeout=None), kind
+    )
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("nan"), float("inf"), "5", True, [5], 10**9])
@@ -213,10 +252,17 @@ async def test_the_servers_of_a_client_that_is_given_are_told_once(mongo_uri: st
     with MongoClient(mongo_uri) as client:
         for _ in range(3):
             MongoMemory(client)
-        assert client.options.pool_options.metadata["driver"]["name"].split("|").count("mongomem") == 1
+        assert (
+            client.options.pool_options.metadata["driver"]["name"].split("|").count("mongomem") == 1
+        )
         MongoSaver(client).get_tuple(THREAD)
-        named = client.admin.aggregate([{"$currentOp": {"localOps": True, "idleConnections": True}}]).to_list()
-        assert any("mongomem" in one.get("clientMetadata", {}).get("driver", {}).get("name", "") for one in named)
+        named = client.admin.aggregate(
+            [{"$currentOp": {"localOps": True, "idleConnections": True}}]
+        ).to_list()
+        assert any(
+            "mongomem" in one.get("clientMetadata", {}).get("driver", {}).get("name", "")
+            for one in named
+        )
 
 
 # Which options.
@@ -256,7 +302,13 @@ async def test_an_option_that_nobody_has_is_named_with_the_one_that_was_meant(
 
 @pytest.mark.parametrize(
     "options",
-    [{"maxPoolSize": "many"}, {"appname": 5}, {"event_listeners": 3}, {"host": "h"}, {"tls": True, "ssl": False}],
+    [
+        {"maxPoolSize": "many"},
+        {"appname": 5},
+        {"event_listeners": 3},
+        {"host": "h"},
+        {"tls": True, "ssl": False},
+    ],
 )
 def test_an_option_of_the_client_that_is_wrong_is_one_error(options: Any) -> None:
     with pytest.raises(ConfigurationError, match="cannot make a client of its "):
@@ -265,7 +317,8 @@ def test_an_option_of_the_client_that_is_wrong_is_one_error(options: Any) -> Non
 
 @pytest.mark.parametrize("holder", ["saver_options", "store_options"])
 @pytest.mark.parametrize(
-    "wrong", [{"zzz": 1}, {"db_name": "d"}, {"client": 1}, {"collection_prefix": "p"}, {5: 1}, [], "a"]
+    "wrong",
+    [{"zzz": 1}, {"db_name": "d"}, {"client": 1}, {"collection_prefix": "p"}, {5: 1}, [], "a"],
 )
 def test_options_of_saver_and_store_are_looked_at(holder: str, wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=holder):
@@ -273,7 +326,10 @@ def test_options_of_saver_and_store_are_looked_at(holder: str, wrong: Any) -> No
 
 
 def test_options_of_saver_and_store_reach_them() -> None:
-    options = {"saver_options": {"metadata_indexes": ["user_id", "kind"]}, "store_options": {"matrix_bytes": 5}}
+    options = {
+        "saver_options": {"metadata_indexes": ["user_id", "kind"]},
+        "store_options": {"matrix_bytes": 5},
+    }
     memory = MongoMemory(mongomock.MongoClient(), **options)  # type: ignore[arg-type]
     assert memory.saver._options.metadata_keys == ("user_id", "kind")
     assert memory.store._context.matrices.limit == 5
@@ -324,7 +380,9 @@ async def test_no_error_says_a_password(uri: str, kind: str) -> None:
 )
 @pytest.mark.parametrize("opened", EVERYTHING)
 def test_what_is_no_connection_string_is_refused_and_not_shown(opened: Any, wrong: Any) -> None:
-    with pytest.raises(ConfigurationError, match="needs a connection string such as mongodb://") as caught:
+    with pytest.raises(
+        ConfigurationError, match="needs a connection string such as mongodb://"
+    ) as caught:
         opened.from_conn_string(wrong)
     assert SECRET not in str(caught.value)
 
@@ -332,7 +390,9 @@ def test_what_is_no_connection_string_is_refused_and_not_shown(opened: Any, wron
 def test_a_connection_does_not_show_what_it_connects_by() -> None:
     connection = Connection("MongoSaver", f"mongodb://ada:{SECRET}@h", {"password": SECRET})
     assert SECRET not in repr(connection)
-    assert SECRET not in repr(MongoSaver.from_conn_string(f"mongodb://ada:{SECRET}@h", password=SECRET))
+    assert SECRET not in repr(
+        MongoSaver.from_conn_string(f"mongodb://ada:{SECRET}@h", password=SECRET)
+    )
 
 
 @pytest.mark.parametrize("uri", [uri for uri in LEAKY if "://" in uri])

@@ -99,7 +99,9 @@ def test_one_that_was_not_entered_says_what_to_write(mongo_uri: str) -> None:
     builder.add_node("echo", lambda state: state)
     builder.add_edge(START, "echo")
     builder.add_edge("echo", END)
-    with pytest.raises(TypeError, match=r"not entered: write `with MongoSaver.from_conn_string\(uri\)"):
+    with pytest.raises(
+        TypeError, match=r"not entered: write `with MongoSaver.from_conn_string\(uri\)"
+    ):
         builder.compile(checkpointer=MongoSaver.from_conn_string(mongo_uri))  # type: ignore[arg-type]
 
 
@@ -127,7 +129,9 @@ async def test_tasks_share_a_client_until_the_last_leaves(
     assert len(closed) == 1
 
 
-def test_threads_share_a_client_until_the_last_leaves(opening: ClientContext[MongoSaver], closed: list[Any]) -> None:
+def test_threads_share_a_client_until_the_last_leaves(
+    opening: ClientContext[MongoSaver], closed: list[Any]
+) -> None:
     all_are_inside, others_have_left = threading.Barrier(4), threading.Barrier(4)
     savers: list[MongoSaver] = []
 
@@ -160,7 +164,9 @@ def test_many_entries_and_exits_at_once_close_what_they_open(
     assert len(closed) == len(set(map(id, closed)))
 
 
-def test_each_loop_has_a_client_of_its_own(opening: ClientContext[MongoSaver], closed: list[Any]) -> None:
+def test_each_loop_has_a_client_of_its_own(
+    opening: ClientContext[MongoSaver], closed: list[Any]
+) -> None:
     all_are_inside = threading.Barrier(5)
 
     async def use() -> None:
@@ -181,7 +187,9 @@ def test_each_loop_has_a_client_of_its_own(opening: ClientContext[MongoSaver], c
     assert opening._opened == {}
 
 
-async def test_entering_within_gives_the_same_and_entering_again_a_new_one(opening: ClientContext[MongoSaver]) -> None:
+async def test_entering_within_gives_the_same_and_entering_again_a_new_one(
+    opening: ClientContext[MongoSaver],
+) -> None:
     async with opening as outer, opening as inner:
         assert inner is outer
     async with opening as again:
@@ -208,12 +216,18 @@ def test_a_client_that_cannot_be_made_leaves_nothing(mongo_uri: str) -> None:
     assert opening._opened == {}
 
 
-async def test_leaving_too_often_is_a_mistake_that_is_named(opening: ClientContext[MongoSaver]) -> None:
+async def test_leaving_too_often_is_a_mistake_that_is_named(
+    opening: ClientContext[MongoSaver],
+) -> None:
     with opening as saver:
-        with pytest.raises(UsageError, match=r"left in this event loop more often than entered.*`async with`"):
+        with pytest.raises(
+            UsageError, match=r"left in this event loop more often than entered.*`async with`"
+        ):
             await opening.__aexit__()
         assert saver.get_tuple(CONFIG) is None
-    with pytest.raises(UsageError, match=r"MongoSaver.from_conn_string\(...\) was left more often than entered"):
+    with pytest.raises(
+        UsageError, match=r"MongoSaver.from_conn_string\(...\) was left more often than entered"
+    ):
         opening.__exit__()
 
 

@@ -20,7 +20,14 @@ from langgraph.runtime import Runtime
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.errors import AutoReconnect
 
-from mongomem import ConfigurationError, CorruptDataError, InvalidInputError, MongoMemory, MongoSaver, UsageError
+from mongomem import (
+    ConfigurationError,
+    CorruptDataError,
+    InvalidInputError,
+    MongoMemory,
+    MongoSaver,
+    UsageError,
+)
 from mongomem.checkpoint.documents.identity import forms_of, identity
 from mongomem.engine.commands import DeleteMany
 from mongomem.engine.runners import Concerns
@@ -36,10 +43,16 @@ def chat(*, is_async: bool = False) -> StateGraph:
         namespace = (config["configurable"]["user_id"], "memories")
         text = state["messages"][-1].content
         found = runtime.store.search(namespace, query=text, limit=3)
-        runtime.store.put(namespace, f"m{len(state['messages'])}-{config['configurable']['thread_id']}", {"text": text})
+        runtime.store.put(
+            namespace,
+            f"m{len(state['messages'])}-{config['configurable']['thread_id']}",
+            {"text": text},
+        )
         return {"messages": [AIMessage("; ".join(item.value["text"] for item in found))]}
 
-    async def aremember(state: MessagesState, runtime: Runtime, config: RunnableConfig) -> dict[str, Any]:
+    async def aremember(
+        state: MessagesState, runtime: Runtime, config: RunnableConfig
+    ) -> dict[str, Any]:
         namespace = (config["configurable"]["user_id"], "memories")
         text = state["messages"][-1].content
         found = await runtime.store.asearch(namespace, query=text, limit=3)
@@ -59,17 +72,25 @@ class Talk:
 
     def __init__(self, memory: MongoMemory, kind: str) -> None:
         self.is_async = kind in ("threaded", "awaiting")
-        self.graph = chat(is_async=self.is_async).compile(checkpointer=memory.saver, store=memory.store)
+        self.graph = chat(is_async=self.is_async).compile(
+            checkpointer=memory.saver, store=memory.store
+        )
 
     async def say(self, user: str, thread: str, text: str) -> str:
         config: Any = {"configurable": {"thread_id": thread, "user_id": user}}
         given: Any = {"messages": [HumanMessage(text)]}
-        result = await self.graph.ainvoke(given, config) if self.is_async else self.graph.invoke(given, config)
+        result = (
+            await self.graph.ainvoke(given, config)
+            if self.is_async
+            else self.graph.invoke(given, config)
+        )
         return str(result["messages"][-1].content)
 
 
 @pytest.fixture(params=KINDS)
-async def kind_and_memory(request: Any, mongo_uri: str, database_name: str) -> AsyncIterator[tuple[str, MongoMemory]]:
+async def kind_and_memory(
+    request: Any, mongo_uri: str, database_name: str
+) -> AsyncIterator[tuple[str, MongoMemory]]:
     async with client_of(request.param, mongo_uri) as client:
         yield request.param, MongoMemory(client, database_name, index=INDEX)
 
@@ -82,12 +103,18 @@ async def test_a_new_thread_of_the_same_user_still_knows_the_user(kind_and_memor
     assert await talk.say("bob", "3", "which tea do I like") == ""
 
 
-async def test_erase_takes_everything_of_one_user_and_nothing_of_another(kind_and_memory: Any) -> None:
+async def test_erase_takes_everything_of_one_user_and_nothing_of_another(
+    kind_and_memory: Any,
+) -> None:
     kind, memory = kind_and_memory
     talk = Talk(memory, kind)
     for user, thread in (("ada", "1"), ("ada", "2"), ("adam", "3")):
         await talk.say(user, thread, f"{user} likes tea")
-    export = [one async for one in memory.aexport_user("ada")] if talk.is_async else list(memory.export_user("ada"))
+    export = (
+        [one async for one in memory.aexport_user("ada")]
+        if talk.is_async
+        else list(memory.export_user("ada"))
+    )
     assert {getattr(one, "key", None) for one in export} == {None, "m1-1", "m1-2"}
     assert len([one for one in export if hasattr(one, "checkpoint")]) == 6
     erased = await memory.aerase_user("ada") if talk.is_async else memory.erase_user("ada")
@@ -98,7 +125,9 @@ async def test_erase_takes_everything_of_one_user_and_nothing_of_another(kind_an
     assert await talk.say("adam", "4", "who likes tea") == "adam likes tea"
 
 
-def test_erasing_leaves_no_document_of_the_user(mongo_client: MongoClient, database_name: str) -> None:
+def test_erasing_leaves_no_document_of_the_user(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     memory = MongoMemory(mongo_client, database_name, index=INDEX)
     graph = chat().compile(checkpointer=memory.saver, store=memory.store)
     config: Any = {"configurable": {"thread_id": "1", "user_id": "ada"}}
@@ -127,7 +156,9 @@ def test_a_client_used_in_another_loop_is_named(mongo_uri: str, database_name: s
     end(second)
 
 
-async def test_a_sync_call_on_an_async_client_fails_at_once(mongo_uri: str, database_name: str) -> None:
+async def test_a_sync_call_on_an_async_client_fails_at_once(
+    mongo_uri: str, database_name: str
+) -> None:
     async with AsyncMongoClient(mongo_uri) as client:
         memory = MongoMemory(client, database_name)
         with pytest.raises(UsageError, match="AsyncMongoClient"):
@@ -138,7 +169,9 @@ async def test_a_sync_call_on_an_async_client_fails_at_once(mongo_uri: str, data
             memory.erase_user("ada")
 
 
-def test_concerns_are_majority_and_primary_whatever_the_client_says(mongo_uri: str, database_name: str) -> None:
+def test_concerns_are_majority_and_primary_whatever_the_client_says(
+    mongo_uri: str, database_name: str
+) -> None:
     with MongoClient(mongo_uri, readPreference="secondaryPreferred", w=1) as client:
         saver = MongoSaver(client, database_name)
         database = saver._runners.run.database  # type: ignore[attr-defined]
@@ -147,19 +180,32 @@ def test_concerns_are_majority_and_primary_whatever_the_client_says(mongo_uri: s
         assert database.read_preference == Concerns().read_preference
 
 
-@pytest.mark.parametrize(("stored", "asked"), [(7, "7"), ("7", 7), (7, 7), (-3, "-3"), (0, "0"), (UUID(int=5),) * 2])
-async def test_a_user_id_is_one_with_its_string(kind_and_memory: Any, stored: Any, asked: Any) -> None:
+@pytest.mark.parametrize(
+    ("stored", "asked"), [(7, "7"), ("7", 7), (7, 7), (-3, "-3"), (0, "0"), (UUID(int=5),) * 2]
+)
+async def test_a_user_id_is_one_with_its_string(
+    kind_and_memory: Any, stored: Any, asked: Any
+) -> None:
     kind, memory = kind_and_memory
     saver, store = Calls(memory.saver, kind), Calls(memory.store, kind)
-    # LangGraph keeps strings and numbers of a config as metadata, and no UUID (get_checkpoint_metadata).
+    # LangGraph keeps strings and numbers of a config as metadata, and no UUID
+    # (get_checkpoint_metadata).
     given = str(stored) if isinstance(stored, UUID) else stored
     held = {"as given": given, "as a string": str(stored), "of another": "77", "of yet another": 77}
     for thread_id, user_id in held.items():
-        config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", "user_id": user_id}}
+        config: Any = {
+            "configurable": {"thread_id": thread_id, "checkpoint_ns": "", "user_id": user_id}
+        }
         await saver("put", config, empty_checkpoint(), {"source": "input", "step": -1}, {})
     await store("put", (str(stored),), "k", {"text": "tea"})
-    exported = [one async for one in memory.aexport_user(asked)] if saver.is_async else list(memory.export_user(asked))
-    ids = [one.config["configurable"]["thread_id"] for one in exported if hasattr(one, "checkpoint")]
+    exported = (
+        [one async for one in memory.aexport_user(asked)]
+        if saver.is_async
+        else list(memory.export_user(asked))
+    )
+    ids = [
+        one.config["configurable"]["thread_id"] for one in exported if hasattr(one, "checkpoint")
+    ]
     assert sorted(ids) == ["as a string", "as given"]
     assert [one.key for one in exported if hasattr(one, "key")] == ["k"]
     erased = await memory.aerase_user(asked) if saver.is_async else memory.erase_user(asked)
@@ -175,7 +221,10 @@ async def test_a_user_id_is_one_with_its_string(kind_and_memory: Any, stored: An
         (7, ["7", 7]),
         ("7", ["7", 7]),
         ("-7", ["-7", -7]),
-        *(((text), [text]) for text in ("07", "-0", "+7", " 7", "7.0", "1_0", "\u0667", "", "true")),
+        *(
+            ((text), [text])
+            for text in ("07", "-0", "+7", " 7", "7.0", "1_0", "\u0667", "", "true")
+        ),
         (2**63 - 1, [str(2**63 - 1), 2**63 - 1]),
         (2**63, [str(2**63)]),
         ("9" * 10_000, ["9" * 10_000]),
@@ -209,7 +258,9 @@ def test_users_of_encrypted_threads_are_found_however_their_metadata_stood(
         config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": "", "user_id": user}}
         saver.put(config, empty_checkpoint(), {"source": "loop", "step": 1, "parents": {}}, {})
 
-    for number in range(12):  # more than the first page of a listing, and the user is in the oldest one only
+    for number in range(
+        12
+    ):  # more than the first page of a listing, and the user is in the oldest one only
         put(first, "ada" if not number else None, "old")
     put(first, "grace", "other")
     put(first, 7, "of a number")
@@ -221,7 +272,8 @@ def test_users_of_encrypted_threads_are_found_however_their_metadata_stood(
     assert sorted(memory.erase_user("7").threads) == ["of a number"]
     assert memory.erase_user("ada").threads == []
     assert {
-        one["thread_id"] for one in mongo_client[database_name].mongomem_checkpoints.find({"type": "checkpoint"})
+        one["thread_id"]
+        for one in mongo_client[database_name].mongomem_checkpoints.find({"type": "checkpoint"})
     } == {"other"}
 
 
@@ -230,7 +282,9 @@ def put_for(saver: MongoSaver, user: Any, thread: str) -> None:
     saver.put(config, empty_checkpoint(), {"source": "loop", "step": 1, "parents": {}}, {})
 
 
-def test_threads_that_cannot_be_read_are_told_and_hinder_nobody(mongo_client: MongoClient, database_name: str) -> None:
+def test_threads_that_cannot_be_read_are_told_and_hinder_nobody(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     other_key = EncryptedSerializer.from_pycryptodome_aes(key=b"fedcba9876543210")
     put_for(MongoSaver(mongo_client, database_name, serde=other_key), "grace", "foreign")
     memory = MongoMemory(mongo_client, database_name, serde=SECRET)
@@ -247,7 +301,10 @@ def test_threads_that_cannot_be_read_are_told_and_hinder_nobody(mongo_client: Mo
 
 @pytest.mark.parametrize("broken_off_at", range(1, 4))
 def test_erasing_encrypted_threads_can_be_repeated(
-    mongo_client: MongoClient, database_name: str, broken_off_at: int, monkeypatch: pytest.MonkeyPatch
+    mongo_client: MongoClient,
+    database_name: str,
+    broken_off_at: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     memory = MongoMemory(mongo_client, database_name, serde=SECRET)
     put_for(memory.saver, "ada", "own")
@@ -269,7 +326,9 @@ def test_erasing_encrypted_threads_can_be_repeated(
     assert [thread.thread_id for thread in memory.saver.list_threads()] == ["other"]
 
 
-@pytest.mark.parametrize("options", [{}, {"serde": SECRET}, {"serde": SECRET, "saver_options": WITH_USERS}])
+@pytest.mark.parametrize(
+    "options", [{}, {"serde": SECRET}, {"serde": SECRET, "saver_options": WITH_USERS}]
+)
 @pytest.mark.parametrize("asked", ["ada", "grace"])
 def test_a_thread_belongs_to_everybody_whom_it_was_put_for(
     mongo_client: MongoClient, database_name: str, options: dict[str, Any], asked: str
@@ -278,7 +337,9 @@ def test_a_thread_belongs_to_everybody_whom_it_was_put_for(
     for user in ("ada", "grace", None, "ada", None):
         put_for(memory.saver, user, "shared")
     put_for(memory.saver, "bob", "other")
-    mongo_client[database_name].mongomem_checkpoints.update_many({"type": "checkpoint"}, {"$set": {"hidden": True}})
+    mongo_client[database_name].mongomem_checkpoints.update_many(
+        {"type": "checkpoint"}, {"$set": {"hidden": True}}
+    )
     assert memory.erase_user("eve").threads == []
     assert memory.erase_user(asked).threads == ["shared"]
 
@@ -288,17 +349,35 @@ def test_the_namespace_that_is_suggested_is_of_one_user(database_name: str) -> N
     with pytest.raises(InvalidInputError) as caught:
         memory.erase_user("ada.x")
     suggested = eval(str(caught.value).split("e.g. ")[1])
-    users = ["ada.x", "ada_x", "ada%2Ex", "ada", "\N{CYRILLIC SMALL LETTER A}da", "ada@example.com", "ada@example_com"]
+    users = [
+        "ada.x",
+        "ada_x",
+        "ada%2Ex",
+        "ada",
+        "\N{CYRILLIC SMALL LETTER A}da",
+        "ada@example.com",
+        "ada@example_com",
+    ]
     assert len({suggested(user) for user in users}) == len(users)
     other = MongoMemory(mongomock.MongoClient(), database_name, user_namespace=suggested)
     assert [other.erase_user(user).memories for user in users] == [0] * len(users)
 
 
-async def test_more_threads_than_a_page_are_all_erased(mongo_client: MongoClient, database_name: str) -> None:
+async def test_more_threads_than_a_page_are_all_erased(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     memory = MongoMemory(mongo_client, database_name)
     for number in range(PAGE + 3):
-        config: Any = {"configurable": {"thread_id": str(number), "checkpoint_ns": "", "user_id": number % 2 or "1"}}
-        memory.saver.put(config, empty_checkpoint(), {"source": "input", "step": -1, "parents": {}}, {})
+        config: Any = {
+            "configurable": {
+                "thread_id": str(number),
+                "checkpoint_ns": "",
+                "user_id": number % 2 or "1",
+            }
+        }
+        memory.saver.put(
+            config, empty_checkpoint(), {"source": "input", "step": -1, "parents": {}}, {}
+        )
     assert len(memory.erase_user("1").threads) == PAGE + 3
 
 
@@ -338,7 +417,9 @@ WRONG_OPTIONS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("option", "wrong"), WRONG_OPTIONS)
-def test_an_option_of_the_saver_that_is_wrong_is_refused_before_any_io(option: str, wrong: Any) -> None:
+def test_an_option_of_the_saver_that_is_wrong_is_refused_before_any_io(
+    option: str, wrong: Any
+) -> None:
     nowhere: MongoClient = MongoClient("mongodb://127.0.0.1:1", connect=False)
     options: Any = {option: wrong}
     with nowhere, pytest.raises(ConfigurationError, match=option):
@@ -373,15 +454,23 @@ def test_a_user_without_a_namespace_is_refused_before_anything_is_touched(
             with pytest.raises(ValueError, match=r"user_namespace="):
                 call(user_id)
     assert list(memory.saver.list(None)) == before
-    told = MongoMemory(mongo_client, database_name, user_namespace=lambda user_id: (user_id.replace(".", "_"),))
+    told = MongoMemory(
+        mongo_client, database_name, user_namespace=lambda user_id: (user_id.replace(".", "_"),)
+    )
     assert told.erase_user("ada@example.org").threads == ["1"]
 
 
-def test_long_values_put_by_two_threads_at_once_meet_no_error(mongo_client: MongoClient, database_name: str) -> None:
-    """LangGraph writes a task's writes beside the checkpoint: with a long message both make the same chunks."""
+def test_long_values_put_by_two_threads_at_once_meet_no_error(
+    mongo_client: MongoClient, database_name: str
+) -> None:
+    """LangGraph writes a task's writes beside the checkpoint: with a long message both make the
+    same chunks.
+    """
     saver = MongoSaver(mongo_client, database_name)
     builder = StateGraph(MessagesState)
-    builder.add_node("answer", lambda state: {"messages": [AIMessage(state["messages"][-1].content[::-1])]})
+    builder.add_node(
+        "answer", lambda state: {"messages": [AIMessage(state["messages"][-1].content[::-1])]}
+    )
     builder.add_edge(START, "answer")
     builder.add_edge("answer", END)
     graph = builder.compile(checkpointer=saver)
@@ -395,7 +484,13 @@ def test_long_values_put_by_two_threads_at_once_meet_no_error(mongo_client: Mong
 
 
 @pytest.mark.parametrize(
-    "options", [{"ttl": 5}, {"index": "local"}, {"index": {"embed": "local", "dims": "256"}}, {"thread_ttl": "soon"}]
+    "options",
+    [
+        {"ttl": 5},
+        {"index": "local"},
+        {"index": {"embed": "local", "dims": "256"}},
+        {"thread_ttl": "soon"},
+    ],
 )
 def test_options_of_the_wrong_kind_say_what_belongs_there(options: Any) -> None:
     with pytest.raises(ConfigurationError):

@@ -1,4 +1,6 @@
-"""Users with few rights: what they may do works, and what they may not is one error that names the right."""
+"""Users with few rights: what they may do works, and what they may not is one error that names the
+right.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,27 @@ ROLES = {
 
 @pytest.fixture(scope="module")
 def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A mongod that asks who you are; yields its address. Its users are made by those who need them."""
+    """A mongod that asks who you are; yields its address. Its users are made by those who need
+    them.
+    """
     directory = tmp_path_factory.mktemp("guarded")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    options = ["--auth", "--bind_ip", "127.0.0.1", "--port", str(port), "--dbpath", str(directory), "--nounixsocket"]
-    with (directory / "log").open("wb") as log, subprocess.Popen([find_mongod(None), *options], stdout=log) as process:
+    options = [
+        "--auth",
+        "--bind_ip",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--dbpath",
+        str(directory),
+        "--nounixsocket",
+    ]
+    with (
+        (directory / "log").open("wb") as log,
+        subprocess.Popen([find_mongod(None), *options], stdout=log) as process,
+    ):
         try:
             create_administrator(f"127.0.0.1:{port}")
             yield f"127.0.0.1:{port}"
@@ -53,7 +69,9 @@ def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def create_administrator(address: str) -> None:
-    """Make the first user, as MongoDB lets anybody on the machine; the server may be starting yet."""
+    """Make the first user, as MongoDB lets anybody on the machine; the server may be starting
+    yet.
+    """
     for _ in range(60):
         try:
             with MongoClient(f"mongodb://{address}", serverSelectionTimeoutMS=1_000) as client:
@@ -90,7 +108,12 @@ def uri_of(role: str, administrator: MongoClient, address: str, database: str) -
 
 @pytest.fixture
 async def memory(
-    request: Any, kind: str, role: str, administrator: MongoClient, guarded_server: str, database: str
+    request: Any,
+    kind: str,
+    role: str,
+    administrator: MongoClient,
+    guarded_server: str,
+    database: str,
 ) -> AsyncIterator[MongoMemory]:
     """A memory of a user of a role, on a client of a kind; the setup is the user's affair."""
     options = getattr(request, "param", {})
@@ -123,7 +146,9 @@ async def use(memory: MongoMemory, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", CLIENTS)
 @pytest.mark.parametrize("role", ["crud"])
-@pytest.mark.parametrize("memory", [{"auto_setup": False}, {"auto_setup": False, "thread_ttl": 60}], indirect=True)
+@pytest.mark.parametrize(
+    "memory", [{"auto_setup": False}, {"auto_setup": False, "thread_ttl": 60}], indirect=True
+)
 async def test_to_read_and_to_write_is_enough(memory: MongoMemory, kind: str) -> None:
     await use(memory, kind)
 
@@ -140,19 +165,28 @@ async def test_where_the_indexes_are_there_no_right_to_make_them_is_needed(
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
-@pytest.mark.parametrize(("role", "right"), [("crud", "createIndex (or listIndexes)"), ("lists", "createIndex")])
+@pytest.mark.parametrize(
+    ("role", "right"), [("crud", "createIndex (or listIndexes)"), ("lists", "createIndex")]
+)
 @pytest.mark.parametrize("has_collections", [False, True])
 async def test_a_missing_right_to_create_indexes_is_one_error(
-    memory: MongoMemory, kind: str, right: str, has_collections: bool, administrator: MongoClient, database: str
+    memory: MongoMemory,
+    kind: str,
+    right: str,
+    has_collections: bool,
+    administrator: MongoClient,
+    database: str,
 ) -> None:
     if has_collections:
         for name in ("mongomem_checkpoints", "mongomem_checkpoint_writes", "mongomem_store_items"):
             administrator[database].create_collection(name)
     calls = {
-        "mongomem_checkpoint_writes lacks indexes: writes": Steps(Calls(memory.saver, kind)).put(a=1),
-        "mongomem_store_items lacks indexes: by_update, by_change, by_path, by_expiry": Calls(memory.store, kind)(
-            "put", ("ada",), "k", {"text": "tea"}
+        "mongomem_checkpoint_writes lacks indexes: writes": Steps(Calls(memory.saver, kind)).put(
+            a=1
         ),
+        "mongomem_store_items lacks indexes: by_update, by_change, by_path, by_expiry": Calls(
+            memory.store, kind
+        )("put", ("ada",), "k", {"text": "tea"}),
         "lacks indexes": Calls(memory, kind)("setup"),
     }
     for message, call in calls.items():
@@ -174,7 +208,8 @@ async def test_a_missing_right_to_change_the_ttl_is_named(
 ) -> None:
     MongoSaver(administrator, database, ttl=60).setup()
     with pytest.raises(
-        ConfigurationError, match=r"the index expiry of mongomem_checkpoint.* has not the right collMod"
+        ConfigurationError,
+        match=r"the index expiry of mongomem_checkpoint.* has not the right collMod",
     ):
         await Steps(Calls(memory.saver, kind)).put(a=1)
 
@@ -204,8 +239,14 @@ async def test_what_opens_with_a_wrong_password_is_one_error(
     uri = uri_of("crud", administrator, guarded_server, database)
     for wrong in (uri.replace("secret", "5ecret"), uri.replace("crud", "nobody")):
         opening = MongoMemory.from_conn_string(wrong)
-        enter: Any = opening.__aenter__ if kind == "awaiting" else partial(asyncio.to_thread, opening.__enter__)
-        with pytest.raises(ConfigurationError, match=f"{guarded_server} refuses .* its user or its password") as caught:
+        enter: Any = (
+            opening.__aenter__
+            if kind == "awaiting"
+            else partial(asyncio.to_thread, opening.__enter__)
+        )
+        with pytest.raises(
+            ConfigurationError, match=f"{guarded_server} refuses .* its user or its password"
+        ) as caught:
             await enter()
         assert "5ecret" not in str(caught.value)
         assert caught.value.__suppress_context__
@@ -223,10 +264,14 @@ async def test_what_opens_with_a_wrong_password_is_one_error(
 # What needs no guarded server.
 
 
-def test_a_setup_that_has_nothing_to_do_only_reads(mongo_client: MongoClient, database_name: str) -> None:
+def test_a_setup_that_has_nothing_to_do_only_reads(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     for made in (MongoSaver, MongoStore):
         for number in range(2):
-            one: Any = made(mongo_client, database_name, **({"ttl": 60} if made is MongoSaver else {}))
+            one: Any = made(
+                mongo_client, database_name, **({"ttl": 60} if made is MongoSaver else {})
+            )
             driver = RecordingRunner(one._runners.run.database)
             one._runners = type(one._runners)(driver, one._runners.arun)
             one.setup()
@@ -244,7 +289,11 @@ UNIQUE = {
 
 @pytest.mark.parametrize("kind", ["blocking", "threaded", "awaiting", "bridging"])
 async def test_a_unique_index_of_somebody_else_is_named_and_nothing_is_repeated(
-    kind: str, mongo_uri: str, mongo_client: MongoClient, database_name: str, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    mongo_uri: str,
+    mongo_client: MongoClient,
+    database_name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     database, written = mongo_client[database_name], list[BulkWrite]()
     issue = BulkWrite.issue
@@ -267,12 +316,16 @@ async def test_a_unique_index_of_somebody_else_is_named_and_nothing_is_repeated(
         monkeypatch.setattr(BulkWrite, "issue", recorded)
         calls = {
             "mongomem_checkpoints": Steps(saver, "other").put(a=1),
-            "mongomem_checkpoint_writes": saver("put_writes", config, [("b", 1), ("c", 1)], "other"),
+            "mongomem_checkpoint_writes": saver(
+                "put_writes", config, [("b", 1), ("c", 1)], "other"
+            ),
             "mongomem_store_items": store("put", ("ada",), "other", {"n": 1}),
         }
         for name, call in calls.items():
             written.clear()
-            with pytest.raises(ConfigurationError, match=f"{database_name}.{name} has a unique index 'theirs'"):
+            with pytest.raises(
+                ConfigurationError, match=f"{database_name}.{name} has a unique index 'theirs'"
+            ):
                 await call
             assert len(written) == 1
         with pytest.raises(ConfigurationError, match="has a unique index 'theirs'"):
@@ -284,11 +337,15 @@ async def test_a_unique_index_of_somebody_else_is_named_and_nothing_is_repeated(
             )
 
 
-def test_an_index_in_the_place_of_ours_is_named(mongo_client: MongoClient, database_name: str) -> None:
+def test_an_index_in_the_place_of_ours_is_named(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     mongo_client[database_name]["mongomem_checkpoints"].create_index([("mine", 1)], name="history")
     mongo_client[database_name]["mongomem_store_items"].create_index(
         [("prefixes", 1), ("updated_at", -1), ("_id", 1)], name="mine"
     )
     for one in (MongoSaver(mongo_client, database_name), MongoStore(mongo_client, database_name)):
-        with pytest.raises(ConfigurationError, match="has another index in the place of one that mongomem needs"):
+        with pytest.raises(
+            ConfigurationError, match="has another index in the place of one that mongomem needs"
+        ):
             one.setup()

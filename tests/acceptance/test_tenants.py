@@ -1,7 +1,8 @@
-"""Several users on one database, step by random step: nobody gets what is another's, and erasing leaves nothing.
+"""Several users on one database, step by random step: nobody gets what is another's, and erasing
+leaves nothing.
 
-Two processes with caches of their own put, label, copy, delete, export and erase; a put may be overtaken by a deletion
-between its statements. A model of a few lines says whose each thread is.
+Two processes with caches of their own put, label, copy, delete, export and erase; a put may be
+overtaken by a deletion between its statements. A model of a few lines says whose each thread is.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ SHARED = ("shared 1", "shared 2")
 
 
 class TenantMachine(RuleBasedStateMachine):
-    """Does what users do, and keeps whose each thread is, and who was erased since they did anything."""
+    """Does what users do, and keeps whose each thread is, and who was erased since they did
+    anything.
+    """
 
     clients: tuple[Any, ...]
     options: dict[str, Any]
@@ -57,7 +60,13 @@ class TenantMachine(RuleBasedStateMachine):
     def memory(self) -> MongoMemory:
         own = {"clock": lambda: self.now, "grace": GRACE, "auto_setup": False}
         saver_options = {key: value for key, value in own.items() if key != "auto_setup"}
-        return MongoMemory(self.clients[0], self.name, auto_setup=False, saver_options=saver_options, **self.options)
+        return MongoMemory(
+            self.clients[0],
+            self.name,
+            auto_setup=False,
+            saver_options=saver_options,
+            **self.options,
+        )
 
     def teardown(self) -> None:
         self.clients[0].drop_database(self.name)
@@ -80,8 +89,12 @@ class TenantMachine(RuleBasedStateMachine):
             "versions_seen": {},
             "updated_channels": None,
         }
-        stored = memory.saver.put(config, checkpoint, {"source": "loop", "step": 0, "parents": {}}, {})
-        memory.saver.put_writes(stored, [("note", f"write of {text}"), ("long", text * 9000)], "task")
+        stored = memory.saver.put(
+            config, checkpoint, {"source": "loop", "step": 0, "parents": {}}, {}
+        )
+        memory.saver.put_writes(
+            stored, [("note", f"write of {text}"), ("long", text * 9000)], "task"
+        )
 
     @rule(process=processes, user=users, shared=st.none() | st.integers(0, 1))
     def put(self, process: int, user: tuple[Any, str], shared: int | None) -> None:
@@ -90,15 +103,24 @@ class TenantMachine(RuleBasedStateMachine):
         self.owners.setdefault(thread, set()).add(user[1])
         self.erased.discard(user[1])
 
-    @rule(process=processes, user=users, shared=st.none() | st.integers(0, 1), by=st.sampled_from(["delete", "erase"]))
-    def put_that_is_overtaken(self, process: int, user: tuple[Any, str], shared: int | None, by: str) -> None:
+    @rule(
+        process=processes,
+        user=users,
+        shared=st.none() | st.integers(0, 1),
+        by=st.sampled_from(["delete", "erase"]),
+    )
+    def put_that_is_overtaken(
+        self, process: int, user: tuple[Any, str], shared: int | None, by: str
+    ) -> None:
         thread, overtaken = self.thread_of(user[1], shared), []
         if thread not in self.owners:
             return
 
         def remove() -> None:
             overtaken.append(by)
-            self.memory().erase_user(user[0]) if by == "erase" else self.memory().saver.delete_thread(thread)
+            self.memory().erase_user(
+                user[0]
+            ) if by == "erase" else self.memory().saver.delete_thread(thread)
 
         saver = self.memories[process].saver
         plain = saver._runners
@@ -108,13 +130,21 @@ class TenantMachine(RuleBasedStateMachine):
         finally:
             saver._runners = plain
         self.owners[thread].add(user[1])  # the statement before said so
-        for one in [one for one, owners in self.owners.items() if user[1] in owners] if by == "erase" else [thread]:
+        for one in (
+            [one for one, owners in self.owners.items() if user[1] in owners]
+            if by == "erase"
+            else [thread]
+        ):
             if overtaken:
                 del self.owners[one]
         (self.erased.add if overtaken and by == "erase" else self.erased.discard)(user[1])
         for memory in (*self.memories, self.memory()):
-            assert (memory.saver.get_tuple({"configurable": {"thread_id": thread}}) is None) == bool(overtaken)
-            assert {one.config["configurable"]["thread_id"] for one in memory.saver.list(None)} == self.owners.keys()
+            assert (
+                memory.saver.get_tuple({"configurable": {"thread_id": thread}}) is None
+            ) == bool(overtaken)
+            assert {
+                one.config["configurable"]["thread_id"] for one in memory.saver.list(None)
+            } == self.owners.keys()
 
     @rule(process=processes, user=users)
     def remember(self, process: int, user: tuple[Any, str]) -> None:
@@ -122,7 +152,9 @@ class TenantMachine(RuleBasedStateMachine):
         self.erased.discard(user[1])
 
     @rule(process=processes, source=users, onto=users, shared=st.none() | st.integers(0, 1))
-    def copy(self, process: int, source: tuple[Any, str], onto: tuple[Any, str], shared: int | None) -> None:
+    def copy(
+        self, process: int, source: tuple[Any, str], onto: tuple[Any, str], shared: int | None
+    ) -> None:
         one, other = self.thread_of(source[1], None), self.thread_of(onto[1], shared)
         if one == other:
             return
@@ -134,7 +166,10 @@ class TenantMachine(RuleBasedStateMachine):
     @rule(process=processes, user=users, shared=st.none() | st.integers(0, 1), adds=st.booleans())
     def label(self, process: int, user: tuple[Any, str], shared: int | None, adds: bool) -> None:
         thread = self.thread_of(user[1], shared)
-        labels = {"title": f"title of {sorted(self.owners.get(thread, ()))}", **({"user_id": user[0]} if adds else {})}
+        labels = {
+            "title": f"title of {sorted(self.owners.get(thread, ()))}",
+            **({"user_id": user[0]} if adds else {}),
+        }
         if "serde" in self.options:
             return
         if thread not in self.owners:
@@ -196,17 +231,25 @@ class TenantMachine(RuleBasedStateMachine):
             saver._runners.run(delete.remove_tombstones(saver._context()))
         database = self.clients[0][self.name]
         stored = b"".join(
-            bson.encode(one) for name in database.list_collection_names() for one in database[name].find()
+            bson.encode(one)
+            for name in database.list_collection_names()
+            for one in database[name].find()
         )
         threads = [thread for thread, owners in self.owners.items() if owners & self.erased]
         assert threads == []
         for text in self.erased:
-            others = [one for one in (*(user for _, user in USERS), *SHARED) if one != text and text in one]
+            others = [
+                one
+                for one in (*(user for _, user in USERS), *SHARED)
+                if one != text and text in one
+            ]
             remaining = stored
             for other in others:  # "zoe-le" is in "zoe-lee"
                 remaining = remaining.replace(other.encode(), b"")
             assert text.encode() not in remaining
-        ids = {one["thread_id"] for one in database["mongomem_checkpoints"].find({}, {"thread_id": 1})}
+        ids = {
+            one["thread_id"] for one in database["mongomem_checkpoints"].find({}, {"thread_id": 1})
+        }
         assert ids == set(self.owners)
 
 

@@ -1,8 +1,8 @@
 """MongoSaver against InMemorySaver, step by random step, over every driver.
 
-Where the oracle differs from the documented contract, the generator stays off: a filter on None (the
-oracle matches a missing key, PostgresSaver does not) and on nested values (the oracle compares whole).
-"""
+Where the oracle differs from the documented contract, the generator stays off: a filter on None
+(the oracle matches a missing key, PostgresSaver does not) and on nested values (the oracle compares
+whole)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ import mongomock
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    rule,
+    run_state_machine_as_test,
+)
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
@@ -31,14 +37,22 @@ NAMESPACES = ("", "child:1", "child:1|grand:2")
 SPECIAL = ("__error__", "__interrupt__", "__resume__", "__scheduled__")
 
 scalars = (
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=20)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=20)
 )
 long_text = st.builds(
-    lambda text, times: text * times, st.text("abcdefgh \u00e9\u4e2d", min_size=9), st.integers(200, 900)
+    lambda text, times: text * times,
+    st.text("abcdefgh \u00e9\u4e2d", min_size=9),
+    st.integers(200, 900),
 )
 values = st.recursive(
     scalars | long_text | st.binary(max_size=3000),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 metadata_values = st.booleans() | st.integers(-5, 5) | st.text("xyz", max_size=2)
@@ -48,7 +62,10 @@ def comparable(found: CheckpointTuple | None) -> Any:
     if found is None:
         return None
     return (
-        {key: found.config["configurable"].get(key) for key in ("thread_id", "checkpoint_ns", "checkpoint_id")},
+        {
+            key: found.config["configurable"].get(key)
+            for key in ("thread_id", "checkpoint_ns", "checkpoint_id")
+        },
         found.checkpoint,
         found.metadata,
         found.parent_config,
@@ -97,20 +114,28 @@ class SaverMachine(RuleBasedStateMachine):
         target=configs,
         config=configs,
         changes=st.dictionaries(st.sampled_from(CHANNELS), values | st.just(...), max_size=3),
-        own=st.dictionaries(st.sampled_from(("user_id", "tag", "step")), metadata_values, max_size=3),
+        own=st.dictionaries(
+            st.sampled_from(("user_id", "tag", "step")), metadata_values, max_size=3
+        ),
         appended=st.none()
-        | st.builds(lambda text, times: text * times, st.text(min_size=1, max_size=9), st.integers(1, 200)),
+        | st.builds(
+            lambda text, times: text * times, st.text(min_size=1, max_size=9), st.integers(1, 200)
+        ),
     )
-    def put(self, config: Any, changes: dict[str, Any], own: dict[str, Any], appended: str | None) -> Any:
-        parent = self.oracle.get_tuple(config) if "checkpoint_id" in config["configurable"] else None
+    def put(
+        self, config: Any, changes: dict[str, Any], own: dict[str, Any], appended: str | None
+    ) -> Any:
+        parent = (
+            self.oracle.get_tuple(config) if "checkpoint_id" in config["configurable"] else None
+        )
         checkpoint = copy.deepcopy(parent.checkpoint) if parent else self._empty()
         if appended is not None:
             changes = {**changes, "log": [*checkpoint["channel_values"].get("log", []), appended]}
         new_versions = {}
         for channel, value in changes.items():
             current = checkpoint["channel_versions"].get(channel)
-            new_versions[channel] = checkpoint["channel_versions"][channel] = self.oracle.get_next_version(
-                current, None
+            new_versions[channel] = checkpoint["channel_versions"][channel] = (
+                self.oracle.get_next_version(current, None)
             )
             checkpoint["channel_values"].pop(channel, None)
             if value is not ...:
@@ -141,7 +166,9 @@ class SaverMachine(RuleBasedStateMachine):
         task=st.sampled_from(("zzz", "aaa")),
         path=st.sampled_from(("", "~a1", "~b1")),
     )
-    def put_writes(self, config: Any, channels: list[str], value: Any, task: str, path: str) -> None:
+    def put_writes(
+        self, config: Any, channels: list[str], value: Any, task: str, path: str
+    ) -> None:
         if "checkpoint_id" not in config["configurable"]:
             return
         writes = [(channel, [value, position]) for position, channel in enumerate(channels)]
@@ -150,9 +177,14 @@ class SaverMachine(RuleBasedStateMachine):
 
     @rule(config=configs)
     def get_tuple(self, config: Any) -> None:
-        assert comparable(self.call("get_tuple", config)) == comparable(self.oracle.get_tuple(config))
+        assert comparable(self.call("get_tuple", config)) == comparable(
+            self.oracle.get_tuple(config)
+        )
 
-    @rule(config=configs, channels=st.lists(st.sampled_from((*CHANNELS, "log")), unique=True, max_size=3))
+    @rule(
+        config=configs,
+        channels=st.lists(st.sampled_from((*CHANNELS, "log")), unique=True, max_size=3),
+    )
     def delta_history(self, config: Any, channels: list[str]) -> None:
         mine = self.call("get_delta_channel_history", config=config, channels=channels)
         assert mine == self.oracle.get_delta_channel_history(config=config, channels=channels)
@@ -161,20 +193,30 @@ class SaverMachine(RuleBasedStateMachine):
         thread=st.integers(0, 1),
         namespace=st.none() | st.sampled_from(NAMESPACES),
         before=st.none() | configs,
-        filter=st.none() | st.dictionaries(st.sampled_from(("user_id", "tag")), metadata_values, max_size=2),
+        filter=st.none()
+        | st.dictionaries(st.sampled_from(("user_id", "tag")), metadata_values, max_size=2),
         limit=st.none() | st.integers(0, 12),
     )
-    def list(self, thread: int, namespace: str | None, before: Any, filter: Any, limit: int | None) -> None:
+    def list(
+        self, thread: int, namespace: str | None, before: Any, filter: Any, limit: int | None
+    ) -> None:
         config: Any = {"configurable": {"thread_id": self.threads[thread]}}
         if namespace is not None:
             config["configurable"]["checkpoint_ns"] = namespace
-        expected = [comparable(one) for one in self.oracle.list(config, filter=filter, before=before)]
+        expected = [
+            comparable(one) for one in self.oracle.list(config, filter=filter, before=before)
+        ]
         # The oracle lists namespace by namespace; the contract is newest first.
-        expected.sort(key=lambda one: (one[0]["checkpoint_id"], one[0]["checkpoint_ns"]), reverse=True)
+        expected.sort(
+            key=lambda one: (one[0]["checkpoint_id"], one[0]["checkpoint_ns"]), reverse=True
+        )
         expected = _strictly(expected, filter)
         if limit is not None:
             expected = expected[:limit]
-        found = [comparable(one) for one in self.listed(config, filter=filter, before=before, limit=limit)]
+        found = [
+            comparable(one)
+            for one in self.listed(config, filter=filter, before=before, limit=limit)
+        ]
         assert found == expected
 
     @rule(thread=st.integers(0, 1))
@@ -188,7 +230,10 @@ def _strictly(expected: list[Any], filter: dict[str, Any] | None) -> list[Any]:
     return [
         one
         for one in expected
-        if all(isinstance(one[2].get(key), bool) == isinstance(value, bool) for key, value in (filter or {}).items())
+        if all(
+            isinstance(one[2].get(key), bool) == isinstance(value, bool)
+            for key, value in (filter or {}).items()
+        )
     ]
 
 
@@ -212,7 +257,11 @@ def test_does_as_the_in_memory_saver(kind: str, mongo_uri: str, database_name: s
         machine = type(
             "Machine",
             (SaverMachine,),
-            {"saver": MongoSaver(client, database_name), "is_async": kind in ("threaded", "awaiting"), "loop": loop},
+            {
+                "saver": MongoSaver(client, database_name),
+                "is_async": kind in ("threaded", "awaiting"),
+                "loop": loop,
+            },
         )
         run_state_machine_as_test(
             machine,

@@ -1,8 +1,9 @@
-"""A failure at every command of every plan: the checkpoint before stays loadable, and the call can be repeated.
+"""A failure at every command of every plan: the checkpoint before stays loadable, and the call can
+be repeated.
 
-The commands are counted by running: each scenario is run with a failure at its first command, its second and so
-on, until it gets through. Of the failing command nothing, all, or the first writes reach the server.
-"""
+The commands are counted by running: each scenario is run with a failure at its first command, its
+second and so on, until it gets through. Of the failing command nothing, all, or the first writes
+reach the server."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from mongomem.engine.runners import Runners
 from mongomem.testing import FailingRunner
 
 PERFORMED: tuple[bool | int, ...] = (False, True, 2)
-"""How much of the failing command reaches the server: nothing, all, or the first two writes of a bulk."""
+"""How much of the failing command reaches the server: nothing, all, or the first two writes of a
+bulk."""
 
 MOST_COMMANDS = 40
 LONG = [f"message {number} " + "x" * 700 for number in range(40)]
@@ -50,7 +52,9 @@ def checkpoint_of(saver: MongoSaver, messages: list[str]) -> Any:
 
 
 class World:
-    """A thread with three checkpoints of three runs, their writes, and what was there before a crash."""
+    """A thread with three checkpoints of three runs, their writes, and what was there before a
+    crash.
+    """
 
     def __init__(self, client: MongoClient, database_name: str) -> None:
         self.client, self.database_name = client, database_name
@@ -127,7 +131,12 @@ def writes_are_there(world: World) -> None:
 def thread_is_gone(world: World) -> None:
     assert world.tuples(world.thread) == []
     left = world.client[world.database_name]
-    assert left["mongomem_checkpoints"].count_documents({"thread_id": world.thread, "type": {"$ne": "thread"}}) == 0
+    assert (
+        left["mongomem_checkpoints"].count_documents(
+            {"thread_id": world.thread, "type": {"$ne": "thread"}}
+        )
+        == 0
+    )
     assert left["mongomem_checkpoint_writes"].count_documents({"thread_id": world.thread}) == 0
 
 
@@ -137,7 +146,10 @@ def only_the_newest(world: World) -> None:
 
 
 def middle_is_gone(world: World) -> None:
-    assert world.tuples(world.thread) == [world.before[0]._replace(parent_config=None), world.before[2]]
+    assert world.tuples(world.thread) == [
+        world.before[0]._replace(parent_config=None),
+        world.before[2],
+    ]
 
 
 def copied(world: World) -> None:
@@ -159,7 +171,9 @@ def parent_of(world: World) -> Any:
 SCENARIOS: dict[str, Scenario] = {
     "setup": Scenario(lambda world, saver: saver.setup(), unharmed, unharmed),
     "put": Scenario(
-        lambda world, saver: saver.put(parent_of(world), world.next, METADATA, {}), put_before_or_after, put_is_there
+        lambda world, saver: saver.put(parent_of(world), world.next, METADATA, {}),
+        put_before_or_after,
+        put_is_there,
     ),
     "put_writes": Scenario(
         lambda world, saver: saver.put_writes(
@@ -169,8 +183,12 @@ SCENARIOS: dict[str, Scenario] = {
         writes_are_there,
     ),
     "get": Scenario(lambda world, saver: saver.get(config_of(world.thread)), unharmed, unharmed),
-    "get_tuple": Scenario(lambda world, saver: saver.get_tuple(config_of(world.thread)), unharmed, unharmed),
-    "list": Scenario(lambda world, saver: list(saver.list(config_of(world.thread))), unharmed, unharmed),
+    "get_tuple": Scenario(
+        lambda world, saver: saver.get_tuple(config_of(world.thread)), unharmed, unharmed
+    ),
+    "list": Scenario(
+        lambda world, saver: list(saver.list(config_of(world.thread))), unharmed, unharmed
+    ),
     "list_threads": Scenario(
         lambda world, saver: saver.list_threads(limit=5, count_checkpoints=True), unharmed, unharmed
     ),
@@ -178,18 +196,28 @@ SCENARIOS: dict[str, Scenario] = {
         lambda world, saver: saver.update_thread(world.thread, {"title": "Tea"}), unharmed, labelled
     ),
     "get_delta_channel_history": Scenario(
-        lambda world, saver: saver.get_delta_channel_history(config=parent_of(world), channels=["messages"]),
+        lambda world, saver: saver.get_delta_channel_history(
+            config=parent_of(world), channels=["messages"]
+        ),
         unharmed,
         unharmed,
     ),
-    "delete_thread": Scenario(lambda world, saver: saver.delete_thread(world.thread), readable, thread_is_gone),
+    "delete_thread": Scenario(
+        lambda world, saver: saver.delete_thread(world.thread), readable, thread_is_gone
+    ),
     "delete_for_runs": Scenario(
-        lambda world, saver: saver.delete_for_runs([f"run-{world.thread}-1"]), readable, middle_is_gone
+        lambda world, saver: saver.delete_for_runs([f"run-{world.thread}-1"]),
+        readable,
+        middle_is_gone,
     ),
-    "copy_thread": Scenario(lambda world, saver: saver.copy_thread(world.thread, world.copy), unharmed, copied),
+    "copy_thread": Scenario(
+        lambda world, saver: saver.copy_thread(world.thread, world.copy), unharmed, copied
+    ),
     "prune": Scenario(lambda world, saver: saver.prune([world.thread]), readable, only_the_newest),
     "delete_idle_threads": Scenario(
-        lambda world, saver: saver.delete_idle_threads(timedelta(microseconds=1)), readable, thread_is_gone
+        lambda world, saver: saver.delete_idle_threads(timedelta(microseconds=1)),
+        readable,
+        thread_is_gone,
     ),
 }
 
@@ -200,7 +228,9 @@ def public_methods() -> set[str]:
     return {
         name
         for name, member in inspect.getmembers(MongoSaver)
-        if callable(member) and not name.startswith("_") and not (name[0] == "a" and hasattr(MongoSaver, name[1:]))
+        if callable(member)
+        and not name.startswith("_")
+        and not (name[0] == "a" and hasattr(MongoSaver, name[1:]))
     }
 
 
@@ -209,7 +239,9 @@ def test_every_public_method_has_a_scenario() -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_failure_at_any_command_harms_nothing(name: str, mongo_client: MongoClient, database_name: str) -> None:
+def test_a_failure_at_any_command_harms_nothing(
+    name: str, mongo_client: MongoClient, database_name: str
+) -> None:
     scenario = SCENARIOS[name]
     failures = 0
     for performed in PERFORMED:
@@ -233,7 +265,9 @@ def test_a_failure_at_any_command_harms_nothing(name: str, mongo_client: MongoCl
     assert failures > 0
 
 
-def test_a_warm_put_that_loses_its_reply_can_be_repeated(mongo_client: MongoClient, database_name: str) -> None:
+def test_a_warm_put_that_loses_its_reply_can_be_repeated(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     world = World(mongo_client, database_name)
     saver = world.saver()
     saver.get_tuple(parent_of(world))
@@ -244,6 +278,8 @@ def test_a_warm_put_that_loses_its_reply_can_be_repeated(mongo_client: MongoClie
     following = checkpoint_of(saver, LONG)
     with pytest.raises(AutoReconnect):
         saver.put(latest.config, following, METADATA, {})
-    assert saver.put(latest.config, following, METADATA, {}) == config_of(world.thread, following["id"])
+    assert saver.put(latest.config, following, METADATA, {}) == config_of(
+        world.thread, following["id"]
+    )
     newest, *older = world.tuples(world.thread)
     assert (newest.checkpoint, older[0]) == (following, latest)

@@ -1,8 +1,8 @@
-"""Damaged documents: every field of every kind of document in every wrong state, over every operation.
+"""Damaged documents: every field of every kind of document in every wrong state, over every
+operation.
 
-What is asked for by name is the truth or a typed error. What is listed is the truth without the damaged. Nothing else
-is ever raised, and a thread can be deleted whatever is damaged of it.
-"""
+What is asked for by name is the truth or a typed error. What is listed is the truth without the
+damaged. Nothing else is ever raised, and a thread can be deleted whatever is damaged of it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,17 @@ STATES: dict[str, Any] = {
 UNSORTABLE = ("decimal", "year 10000", "no year")
 """Those that mongomock cannot sort by."""
 
-FEW = ("missing", "none", "text", "negative", "largest", "no number", "year 10000", "operator", "deep")
+FEW = (
+    "missing",
+    "none",
+    "text",
+    "negative",
+    "largest",
+    "no number",
+    "year 10000",
+    "operator",
+    "deep",
+)
 """Those that also the slower operations meet."""
 
 FEWEST = ("missing", "none", "text", "largest", "year 10000")
@@ -78,7 +88,9 @@ Path = tuple[Any, ...]
 
 
 def paths(document: Any, above: Path = ()) -> Iterator[Path]:
-    """Yield the way to every field of a document but its `_id`; of lists to the first two elements."""
+    """Yield the way to every field of a document but its `_id`; of lists to the first two
+    elements.
+    """
     for key, value in document.items() if isinstance(document, dict) else enumerate(document[:2]):
         if key != "_id":
             yield (*above, key)
@@ -114,17 +126,23 @@ class World:
 
     def calls(self) -> Calls:
         """Return a saver that remembers nothing."""
-        return Calls(MongoSaver(self.client, self.database.name, auto_setup=False, **self.options), self.kind)
+        return Calls(
+            MongoSaver(self.client, self.database.name, auto_setup=False, **self.options), self.kind
+        )
 
     async def fill(self) -> World:
-        """Store every kind of document there is: long values with names of names, pending writes, a subgraph."""
+        """Store every kind of document there is: long values with names of names, pending writes, a
+        subgraph.
+        """
         source, calls = random.Random(7), self.calls()
         self.other = await Steps(calls, "other", user_id="ada").put({"run_id": "r0"}, a=1)
         steps = Steps(calls, "t", user_id="ada")
         await steps.put({"run_id": "r1"}, long=source.randbytes(90_000), small=1)
         await steps.put({"run_id": "r2"}, long=source.randbytes(90_000))
         self.newest = await steps.put({"run_id": "r3"}, small=2)
-        await calls("put_writes", self.newest, [("small", 3), ("long", source.randbytes(80_000))], "task")
+        await calls(
+            "put_writes", self.newest, [("small", 3), ("long", source.randbytes(80_000))], "task"
+        )
         await Steps(calls, "t", "child", user_id="ada").put({"run_id": "r3"}, a=1)
         self.documents = {name: list(self.database[name].find()) for name in (CHECKPOINTS, WRITES)}
         self.truth = await self.calls()("get_tuple", self.newest)
@@ -144,7 +162,9 @@ class World:
         """Yield one document of each kind, and where it is."""
         stored = self.documents[CHECKPOINTS]
         newest = self.newest["configurable"]["checkpoint_id"]
-        thread = next(one for one in stored if one.get("type") == "thread" and one["thread_id"] == "t")
+        thread = next(
+            one for one in stored if one.get("type") == "thread" and one["thread_id"] == "t"
+        )
         record = next(one for one in stored if one.get("checkpoint_id") == newest)
         yield "thread", CHECKPOINTS, thread
         yield "checkpoint", CHECKPOINTS, record
@@ -158,7 +178,9 @@ class World:
                 yield "chunk", CHECKPOINTS, chunks[bytes(write["chunks"][0][:16])]
 
     def memory(self) -> MongoMemory:
-        return MongoMemory(self.client, self.database.name, auto_setup=False, saver_options=self.options)
+        return MongoMemory(
+            self.client, self.database.name, auto_setup=False, saver_options=self.options
+        )
 
     async def exported(self) -> list[Any]:
         """Return all of the user."""
@@ -179,7 +201,9 @@ class World:
                 self.wrong.append(f"{what}: a wrong answer: {found!r:.200}")
 
     async def change(self, what: str, work: Awaitable[Any], *, may_raise: bool = True) -> bool:
-        """Await what may end in a typed error, if it may; say whether it did, and keep what else it does."""
+        """Await what may end in a typed error, if it may; say whether it did, and keep what else it
+        does.
+        """
         try:
             await work
         except MongomemError as error:
@@ -198,9 +222,8 @@ class World:
 def answers(world: World, kind: str, path: Path, state: str) -> Callable[[Any], bool]:
     """Return what says whether an answer to a read by name is right.
 
-    A parent that was taken away is no damage, but what a removal does, and a thread of a later epoch what a deletion
-    does. A write that says to be of another checkpoint is not found.
-    """
+    A parent that was taken away is no damage, but what a removal does, and a thread of a later
+    epoch what a deletion does. A write that says to be of another checkpoint is not found."""
     cut_off = path[-1] in ("parent_is_hidden", "parent_checkpoint_id")
     overtaken = (kind, path[0], state) == ("thread", "epoch", "large")
     loses_a_write = kind == "write" and path[0] in ("thread_id", "checkpoint_ns", "checkpoint_id")
@@ -211,7 +234,9 @@ def answers(world: World, kind: str, path: Path, state: str) -> Callable[[Any], 
         if loses_a_write:
             fewer = [one for one in world.truth.pending_writes if one in found.pending_writes]
             return bool(found == world.truth._replace(pending_writes=fewer))
-        return found == world.truth or (cut_off and found == world.truth._replace(parent_config=None))
+        return found == world.truth or (
+            cut_off and found == world.truth._replace(parent_config=None)
+        )
 
     return right
 
@@ -228,17 +253,31 @@ async def read_all(world: World, kind: str, path: Path, state: str) -> None:
     await world.attempt(f"{what}: get_tuple", world.calls()("get_tuple", world.newest), right)
     await world.attempt(f"{what}: newest", world.calls()("get_tuple", THREAD), is_known)
     calls = world.calls()
-    await world.attempt(f"{what}: list", calls.list(None), lambda found: world.other in [one.config for one in found])
+    await world.attempt(
+        f"{what}: list",
+        calls.list(None),
+        lambda found: world.other in [one.config for one in found],
+    )
     assert calls.target.damaged_documents <= len(world.listed)
     if state not in FEW:
         return
-    for query, options in ((THREAD, {"filter": {"run_id": "r3"}}), (THREAD, {"limit": 2}), (world.newest, {})):
+    for query, options in (
+        (THREAD, {"filter": {"run_id": "r3"}}),
+        (THREAD, {"limit": 2}),
+        (world.newest, {}),
+    ):
         await world.attempt(
-            f"{what}: list {options}", calls.list(query, **options), lambda found: all(map(is_known, found))
+            f"{what}: list {options}",
+            calls.list(query, **options),
+            lambda found: all(map(is_known, found)),
         )
     for name, arguments, named in READS:
         named = named | ({"config": world.newest} if "channels" in named else {})
-        await world.attempt(f"{what}: {name}", world.calls()(name, *arguments, **named), lambda found: len(found) >= 1)
+        await world.attempt(
+            f"{what}: {name}",
+            world.calls()(name, *arguments, **named),
+            lambda found: len(found) >= 1,
+        )
 
 
 READS: tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...] = (
@@ -266,9 +305,13 @@ async def change_all(world: World, kind: str, path: Path, state: str) -> None:
     await world.change(f"{what}: put", steps.put(a=2))
     again()
     writes = [("small", 3), ("long", b"l" * 80_000)]
-    await world.change(f"{what}: put_writes", world.calls()("put_writes", world.newest, writes, "task"))
+    await world.change(
+        f"{what}: put_writes", world.calls()("put_writes", world.newest, writes, "task")
+    )
     again()
-    of_two_threads = path[0] == "thread_id"  # by what is stored, and a run is removed from one after the other
+    of_two_threads = (
+        path[0] == "thread_id"
+    )  # by what is stored, and a run is removed from one after the other
     for name, argument in (("prune", ["t"]), ("delete_for_runs", ["r3"])):
         raised = await world.change(f"{what}: {name}", world.calls()(name, argument))
         if raised and world.stored() != before and not of_two_threads:
@@ -278,14 +321,22 @@ async def change_all(world: World, kind: str, path: Path, state: str) -> None:
     if raised and await world.calls().list({"configurable": {"thread_id": "copy"}}):
         world.wrong.append(f"{what}: copy_thread is half done")
     again()
-    await world.change(f"{what}: update_thread", world.calls()("update_thread", "t", {"title": "x"}))
+    await world.change(
+        f"{what}: update_thread", world.calls()("update_thread", "t", {"title": "x"})
+    )
     again()
     await world.change(f"{what}: export_user", world.exported())
-    await world.change(f"{what}: erase_user", Calls(world.memory(), world.kind)("erase_user", "ada"), may_raise=False)
+    await world.change(
+        f"{what}: erase_user",
+        Calls(world.memory(), world.kind)("erase_user", "ada"),
+        may_raise=False,
+    )
     if world.database[CHECKPOINTS].count_documents({"type": "checkpoint", "thread_id": "other"}):
         world.wrong.append(f"{what}: erase_user leaves another thread")
     again()
-    await world.change(f"{what}: delete_thread", world.calls()("delete_thread", "t"), may_raise=False)
+    await world.change(
+        f"{what}: delete_thread", world.calls()("delete_thread", "t"), may_raise=False
+    )
     left = {"_id": all_but_the_thread("t")["_id"]}
     if any(world.database[name].count_documents(left) for name in world.documents):
         world.wrong.append(f"{what}: delete_thread leaves something")
@@ -315,7 +366,10 @@ SHARES = [(kind, sealing) for kind in KINDS for sealing in OPTIONS]
 
 
 async def meet(
-    world: World, share: int, states: Iterable[str], work: Callable[[World, str, Path, str], Awaitable[None]]
+    world: World,
+    share: int,
+    states: Iterable[str],
+    work: Callable[[World, str, Path, str], Awaitable[None]],
 ) -> None:
     """Damage documents, one field of one document at a time, and see what comes of it."""
     number = share
@@ -323,14 +377,18 @@ async def meet(
         for path in paths(document):
             for state in states:
                 number += 1
-                if number % len(SHARES) == 0 and not (world.kind == "mongomock" and state in UNSORTABLE):
+                if number % len(SHARES) == 0 and not (
+                    world.kind == "mongomock" and state in UNSORTABLE
+                ):
                     world.save(collection, damaged(document, path, STATES[state]))
                     await work(world, kind, path, state)
                     world.restore() if work is change_all else world.save(collection, document)
 
 
 @pytest.mark.parametrize(("kind", "sealing"), SHARES)
-async def test_damaged_documents_are_never_read_as_something_else(world: World, kind: str, sealing: str) -> None:
+async def test_damaged_documents_are_never_read_as_something_else(
+    world: World, kind: str, sealing: str
+) -> None:
     await meet(world, SHARES.index((kind, sealing)), STATES, read_all)
     assert world.wrong == []
 

@@ -1,4 +1,6 @@
-"""Graphs that ask a saver for more than to keep what it is given: DeltaChannels, integer versions, subgraphs."""
+"""Graphs that ask a saver for more than to keep what it is given: DeltaChannels, integer versions,
+subgraphs.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ async def test_a_delta_channel_is_as_in_memory(frequency: int, play: Play) -> No
         await count(play, graph, config, 6)
         await play.look(graph, config)
         older = (await play.history(graph, config))[5]
-        fork = await play.call(graph, "update_state", older.config, {"items": ["forked"]}, as_node="step")
+        fork = await play.call(
+            graph, "update_state", older.config, {"items": ["forked"]}, as_node="step"
+        )
         await play.call(graph, "invoke", {"items": ["on the fork"]}, fork)
         await play.look(graph, config)
         await play.look(graph, older.config)
@@ -54,7 +58,9 @@ async def test_pruning_leaves_the_state_of_a_delta_channel(frequency: int, play:
     before = await play.call(graph, "get_state", config)
     assert len(before.values["items"]) == 2 * STEPS
     for _ in range(3):
-        await play.call(play.saver, "prune", [config["configurable"]["thread_id"]], strategy="keep_latest")
+        await play.call(
+            play.saver, "prune", [config["configurable"]["thread_id"]], strategy="keep_latest"
+        )
         after = await play.call(graph, "get_state", config)
         assert after.values == before.values
         assert after.parent_config is None
@@ -70,7 +76,9 @@ async def test_pruning_leaves_every_fork_tip_that_it_keeps_of_a_delta_channel(pl
     graph, config = counting(play.saver, 1000), play.thread()
     await count(play, graph, config, 5)
     older = (await play.history(graph, config))[7]
-    fork = await play.call(graph, "update_state", older.config, {"items": ["forked"]}, as_node="step")
+    fork = await play.call(
+        graph, "update_state", older.config, {"items": ["forked"]}, as_node="step"
+    )
     await play.call(graph, "invoke", {"items": ["on the fork"]}, fork)
     kept = (await play.history(graph, config))[:6]
     await play.call(play.saver, "prune", [config["configurable"]["thread_id"]], keep_last=6)
@@ -81,9 +89,15 @@ async def test_pruning_leaves_every_fork_tip_that_it_keeps_of_a_delta_channel(pl
 
 @pytest.mark.parametrize("kind", ["blocking", "awaiting"])
 @pytest.mark.parametrize("frequency", [1, 1000])
-async def test_a_plain_channel_may_become_a_delta_channel_and_plain_again(frequency: int, play: Play) -> None:
+async def test_a_plain_channel_may_become_a_delta_channel_and_plain_again(
+    frequency: int, play: Play
+) -> None:
     async def scenario(play: Play) -> None:
-        plain, delta, config = counting(play.saver, None), counting(play.saver, frequency), play.thread()
+        plain, delta, config = (
+            counting(play.saver, None),
+            counting(play.saver, frequency),
+            play.thread(),
+        )
         await count(play, plain, config, 3)
         await play.look(delta, config)
         await count(play, delta, config, 3)
@@ -126,7 +140,9 @@ class Integers(MongoSaver):
 
 @pytest.mark.parametrize("kind", ["blocking", "awaiting"])
 @pytest.mark.parametrize("size", [1, 20_000])
-async def test_forks_with_colliding_integer_versions_keep_their_own_values(size: int, kind: str, play: Play) -> None:
+async def test_forks_with_colliding_integer_versions_keep_their_own_values(
+    size: int, kind: str, play: Play
+) -> None:
     saver = Integers.__new__(Integers)
     saver.__dict__.update(play.saver.__dict__)
     graph, config = chain_of(saver, "one", "two"), play.thread()
@@ -146,7 +162,9 @@ async def test_forks_with_colliding_integer_versions_keep_their_own_values(size:
 
 
 @pytest.mark.parametrize("kind", ["blocking", "awaiting", "mongomock"])
-async def test_the_namespaces_of_subgraphs_are_listed_apart_and_deleted_together(play: Play) -> None:
+async def test_the_namespaces_of_subgraphs_are_listed_apart_and_deleted_together(
+    play: Play,
+) -> None:
     graph, config, bystander = nested(play.saver), play.thread(), play.thread("other")
     for thread in (config, bystander):
         await play.call(graph, "invoke", {"log": []}, thread)
@@ -156,7 +174,9 @@ async def test_the_namespaces_of_subgraphs_are_listed_apart_and_deleted_together
     for namespace in namespaces:
         place = play.thread(checkpoint_ns=namespace)
         own = [one async for one in play.each(play.saver, "list", place)]
-        assert own == [one for one in listed if one.config["configurable"]["checkpoint_ns"] == namespace]
+        assert own == [
+            one for one in listed if one.config["configurable"]["checkpoint_ns"] == namespace
+        ]
         newest = await play.call(play.saver, "get_tuple", place)
         assert newest == own[0]
     await play.call(play.saver, "delete_thread", config["configurable"]["thread_id"])
@@ -166,7 +186,9 @@ async def test_the_namespaces_of_subgraphs_are_listed_apart_and_deleted_together
 
 
 @pytest.mark.parametrize("kind", ["blocking", "awaiting"])
-async def test_pruning_an_interrupted_thread_leaves_the_interrupt_in_its_subgraph(play: Play) -> None:
+async def test_pruning_an_interrupted_thread_leaves_the_interrupt_in_its_subgraph(
+    play: Play,
+) -> None:
     graph, config = nested(play.saver), play.thread()
     for answer in ("first", "second"):
         await play.call(graph, "invoke", {"log": [answer]}, config)
@@ -180,7 +202,9 @@ async def test_pruning_an_interrupted_thread_leaves_the_interrupt_in_its_subgrap
 async def test_a_copied_thread_goes_on_by_itself(play: Play) -> None:
     graph, config, target = asking(play.saver), play.thread(), play.thread("copy")
     await play.call(graph, "invoke", {"log": []}, config)
-    await play.call(play.saver, "copy_thread", *(one["configurable"]["thread_id"] for one in (config, target)))
+    await play.call(
+        play.saver, "copy_thread", *(one["configurable"]["thread_id"] for one in (config, target))
+    )
     await play.call(play.saver, "delete_thread", config["configurable"]["thread_id"])
     assert (await play.call(graph, "get_state", target)).interrupts
     result = await play.call(graph, "invoke", Command(resume="yes"), target)

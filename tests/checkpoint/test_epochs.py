@@ -1,7 +1,8 @@
-"""Lives of threads: what expires, what is deleted while others write, and what a copy or a new life may rely on.
+"""Lives of threads: what expires, what is deleted while others write, and what a copy or a new life
+may rely on.
 
-Plans are stepped by hand where an order matters: `Stepped(plan).to(command)` stands before the first such command.
-"""
+Plans are stepped by hand where an order matters: `Stepped(plan).to(command)` stands before the
+first such command."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def checkpoint(values: dict[str, Any], version: str = "1") -> Any:
         "id": str(uuid6()),
         "ts": "2026-01-01T00:00:00+00:00",
         "channel_values": values,
-        "channel_versions": {channel: "1" if channel == "static" else version for channel in values},
+        "channel_versions": {
+            channel: "1" if channel == "static" else version for channel in values
+        },
         "versions_seen": {},
         "updated_channels": None,
     }
@@ -67,7 +70,11 @@ class World:
             self.client["d"][name].delete_many({"touched_at": {"$lt": self.now - TTL * 1.1}})
 
     def chunks(self, thread: str) -> int:
-        return int(self.client["d"]["mongomem_checkpoints"].count_documents({"type": CHUNK, "thread_id": thread}))
+        return int(
+            self.client["d"]["mongomem_checkpoints"].count_documents(
+                {"type": CHUNK, "thread_id": thread}
+            )
+        )
 
 
 @pytest.fixture
@@ -141,7 +148,9 @@ def test_a_put_stamps_what_it_refers_to_before_it_writes(world: World) -> None:
     first = saver.put(config(), checkpoint({"static": TEXT, "count": 1}), METADATA, {})
     world.now += timedelta(minutes=50)
     following = checkpoint({"static": TEXT, "count": 2}, "2")
-    crashed = Stepped(world, put_plan.put(world.saver(ttl=TTL)._context(), first, following, METADATA))
+    crashed = Stepped(
+        world, put_plan.put(world.saver(ttl=TTL)._context(), first, following, METADATA)
+    )
     crashed.to(BulkWrite, "mongomem_checkpoints")
     crashed._perform()
     world.now += timedelta(minutes=17)
@@ -157,7 +166,9 @@ def test_a_saver_without_ttl_keeps_that_of_the_collections(world: World) -> None
     first = saver.put(config(), checkpoint({"static": TEXT, "count": 1}), METADATA, {})
     for minute in range(20):
         world.now += timedelta(minutes=10)
-        first = saver.put(first, checkpoint({"static": TEXT, "count": minute}, str(minute + 2)), METADATA, {})
+        first = saver.put(
+            first, checkpoint({"static": TEXT, "count": minute}, str(minute + 2)), METADATA, {}
+        )
         world.expire()
     found = world.saver().get_tuple(config())
     assert found is not None
@@ -186,7 +197,9 @@ def test_two_deletions_spare_what_is_put_between_and_behind_them() -> None:
             world = World()
             world.saver().put(config(), checkpoint({"static": TEXT}), METADATA, {})
             one, two = (
-                Stepped(world, delete_plan.delete_thread(world.saver()._context(), "t")).to(DatabaseCommand, nth=nth)
+                Stepped(world, delete_plan.delete_thread(world.saver()._context(), "t")).to(
+                    DatabaseCommand, nth=nth
+                )
                 for nth in (first, second)
             )
             stored = world.saver().put(config(), value, METADATA, {})
@@ -205,10 +218,12 @@ def test_a_copy_is_whole_whatever_is_put_on_the_source_meanwhile() -> None:
         saver = world.saver()
         first = saver.put(config(), checkpoint({"static": TEXT[:50_000]}), METADATA, {})
         saver.put_writes(first, [("static", TEXT)], "task")
-        copy = Stepped(world, copy_thread_plan.copy_thread(world.saver()._context(), "t", "copy")).to(
-            DatabaseCommand, nth=nth
+        copy = Stepped(
+            world, copy_thread_plan.copy_thread(world.saver()._context(), "t", "copy")
+        ).to(DatabaseCommand, nth=nth)
+        second = saver.put(
+            first, checkpoint({"static": TEXT[50_000:], "more": TEXT[::-1]}, "2"), METADATA, {}
         )
-        second = saver.put(first, checkpoint({"static": TEXT[50_000:], "more": TEXT[::-1]}, "2"), METADATA, {})
         saver.put_writes(second, [("static", TEXT[::-1] * 2)], "task")
         copy.finish()
         copied = list(world.saver().list(config("copy")))
@@ -226,7 +241,9 @@ def test_a_copy_onto_a_thread_that_is_deleted_meanwhile_is_whole_or_gone() -> No
         value = checkpoint({"static": TEXT})
         saver.put(config(), value, METADATA, {})
         saver.put(config("copy"), checkpoint({"static": TEXT[:9000]}), METADATA, {})
-        copy = Stepped(world, copy_thread_plan.copy_thread(saver._context(), "t", "copy")).to(DatabaseCommand, nth=nth)
+        copy = Stepped(world, copy_thread_plan.copy_thread(saver._context(), "t", "copy")).to(
+            DatabaseCommand, nth=nth
+        )
         world.saver().delete_thread("copy")
         copy.finish()
         listed = list(world.saver().list(config("copy")))
@@ -239,7 +256,9 @@ def test_an_expired_thread_is_not_copied_and_is_erased(world: World) -> None:
     world.now += timedelta(minutes=61)
     saver.copy_thread("t", "copy")
     assert world.saver().get_tuple(config("copy")) is None
-    found = saver._runners.run(threads_plan.list_threads(saver._context(), {"user_id": "ada"}, 5, None, ended=True))
+    found = saver._runners.run(
+        threads_plan.list_threads(saver._context(), {"user_id": "ada"}, 5, None, ended=True)
+    )
     assert [thread.thread_id for thread in found] == ["t"]
 
 
@@ -249,7 +268,9 @@ def test_a_long_write_of_an_ended_life_harms_no_checkpoint() -> None:
         value = checkpoint({"count": 1})
         world.saver().put(config(), checkpoint({"count": 0}), METADATA, {})
         target = config(checkpoint_id=value["id"])
-        plan = put_writes_plan.put_writes(world.saver()._context(), target, [("count", TEXT * 2)], "task", "")
+        plan = put_writes_plan.put_writes(
+            world.saver()._context(), target, [("count", TEXT * 2)], "task", ""
+        )
         write = Stepped(world, plan).to(DatabaseCommand, nth=nth)
         world.saver().delete_thread("t")
         write.finish()
@@ -266,7 +287,9 @@ def test_a_checkpoint_put_on_one_that_is_removed_meanwhile_stays_readable() -> N
         saver = world.saver()
         first = saver.put(config(), checkpoint({"static": TEXT}), METADATA, {})
         saver.put(first, checkpoint({"static": TEXT, "count": 1}, "2"), METADATA, {})
-        plan = prune_plan.prune(world.saver()._context(), ["t"], "keep_latest", 1, None, dry_run=False)
+        plan = prune_plan.prune(
+            world.saver()._context(), ["t"], "keep_latest", 1, None, dry_run=False
+        )
         prune = Stepped(world, plan).to(DatabaseCommand, nth=nth)
         fork = checkpoint({"static": TEXT, "count": 2}, "3")
         stored = world.saver().put(first, fork, METADATA, {})
@@ -281,11 +304,17 @@ def test_a_checkpoint_put_on_one_that_is_removed_meanwhile_stays_readable() -> N
 
 
 @pytest.mark.parametrize("field", ["data", "packed"])
-def test_content_that_was_cut_off_is_corrupt_and_not_another_value(world: World, field: str) -> None:
-    stored = world.saver().put(config(), checkpoint({"static": TEXT, "text": "word " * 900}), METADATA, {})
+def test_content_that_was_cut_off_is_corrupt_and_not_another_value(
+    world: World, field: str
+) -> None:
+    stored = world.saver().put(
+        config(), checkpoint({"static": TEXT, "text": "word " * 900}), METADATA, {}
+    )
     for document in world.client["d"]["mongomem_checkpoints"].find({field: {"$exists": True}}):
         shorter = document[field][: len(document[field]) // 2]
-        world.client["d"]["mongomem_checkpoints"].update_one({"_id": document["_id"]}, {"$set": {field: shorter}})
+        world.client["d"]["mongomem_checkpoints"].update_one(
+            {"_id": document["_id"]}, {"$set": {field: shorter}}
+        )
     if world.client["d"]["mongomem_checkpoints"].count_documents({field: {"$exists": True}}):
         with pytest.raises(CorruptDataError):
             world.saver().get_tuple(stored)
@@ -311,7 +340,9 @@ def test_damaged_documents_are_named_and_left_out_of_listings(
 ) -> None:
     stored = world.saver().put(config(), checkpoint({"static": TEXT}), METADATA, {})
     world.saver().put_writes(stored, [("count", 1)], "task")
-    collection = world.client["d"]["mongomem_checkpoint_writes" if kind == "write" else "mongomem_checkpoints"]
+    collection = world.client["d"][
+        "mongomem_checkpoint_writes" if kind == "write" else "mongomem_checkpoints"
+    ]
     collection.update_many({} if kind == "write" else {"type": kind}, {"$set": {field: value}})
     for call in (
         lambda saver: list(saver.list(None)),
@@ -331,7 +362,9 @@ def test_damaged_documents_are_named_and_left_out_of_listings(
 @pytest.mark.parametrize("field", ["stamped_at", "epoch", "generation"])
 def test_a_damaged_thread_document_is_named(world: World, field: str) -> None:
     stored = world.saver().put(config(), checkpoint({"count": 1}), METADATA, {})
-    world.client["d"]["mongomem_checkpoints"].update_one({"type": "thread"}, {"$unset": {field: ""}})
+    world.client["d"]["mongomem_checkpoints"].update_one(
+        {"type": "thread"}, {"$unset": {field: ""}}
+    )
     with pytest.raises(CorruptDataError, match="thread 't'"):
         world.saver().put(stored, checkpoint({"count": 2}, "2"), METADATA, {})
 
@@ -349,14 +382,18 @@ def test_names_that_are_no_channels_are_refused(world: World, channel: Any) -> N
 def test_what_is_no_checkpoint_is_refused(world: World, field: str) -> None:
     broken = checkpoint({"count": 1})
     for value in (None, 3.5, ...):
-        wrong = {key: one for key, one in broken.items() if key != field} | ({} if value is ... else {field: value})
+        wrong = {key: one for key, one in broken.items() if key != field} | (
+            {} if value is ... else {field: value}
+        )
         with pytest.raises(InvalidInputError, match=field):
             world.saver().put(config(), wrong, METADATA, {})  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="not empty"):
         world.saver().put(config(), {**broken, "id": ""}, METADATA, {})
 
 
-def test_ten_thousand_channels_fit_a_document(mongo_client: MongoClient, database_name: str) -> None:
+def test_ten_thousand_channels_fit_a_document(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     values = {f"channel {number}": TEXT[number : number + 3000] for number in range(10_000)}
     stored = MongoSaver(mongo_client, database_name).put(config(), checkpoint(values), METADATA, {})
     (document,) = mongo_client[database_name]["mongomem_checkpoints"].find({"type": "checkpoint"})
@@ -385,7 +422,9 @@ def test_odd_counters_do_not_stop_a_removal(world: World) -> None:
 
 
 def test_another_key_is_named_and_harms_nothing(world: World) -> None:
-    right, wrong = (EncryptedSerializer.from_pycryptodome_aes(key=bytes([number]) * 16) for number in (1, 2))
+    right, wrong = (
+        EncryptedSerializer.from_pycryptodome_aes(key=bytes([number]) * 16) for number in (1, 2)
+    )
     value = checkpoint({"static": TEXT})
     stored = world.saver(serde=right).put(config(secret="s"), value, METADATA, {})
     with pytest.raises(ConfigurationError, match="another encryption key"):
@@ -396,7 +435,11 @@ def test_another_key_is_named_and_harms_nothing(world: World) -> None:
     assert found is not None
     assert found.checkpoint == value
     assert "secret" not in str(
-        list(world.client["d"]["mongomem_checkpoints"].find({}, {"content": 0, "data": 0, "packed": 0}))
+        list(
+            world.client["d"]["mongomem_checkpoints"].find(
+                {}, {"content": 0, "data": 0, "packed": 0}
+            )
+        )
     )
 
 

@@ -1,4 +1,6 @@
-"""Whole graphs behave on MongoSaver as they do on InMemorySaver: events, states, histories, stored checkpoints."""
+"""Whole graphs behave on MongoSaver as they do on InMemorySaver: events, states, histories, stored
+checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -64,10 +66,15 @@ async def sends_map_and_reduce(play: Play) -> None:
 
 @scenario
 async def sends_that_ask(play: Play) -> None:
-    graph, config = mapping(play.saver, lambda number: interrupt(number) if number % 2 else number), play.thread()
+    graph, config = (
+        mapping(play.saver, lambda number: interrupt(number) if number % 2 else number),
+        play.thread(),
+    )
     await play.run(graph, {"log": []}, config)
     state = await play.look(graph, config)
-    await play.run(graph, Command(resume={one.id: one.value * 10 for one in state.interrupts}), config)
+    await play.run(
+        graph, Command(resume={one.id: one.value * 10 for one in state.interrupts}), config
+    )
     await play.look(graph, config)
 
 
@@ -142,14 +149,22 @@ async def long_chats_whose_messages_are_edited_in_place(play: Play) -> None:
         said[0].additional_kwargs.setdefault("seen", []).append(len(said))
         said[1].response_metadata = {"score": 1 if len(said) % 4 == 1 else True}
         removed = [RemoveMessage(said[3].id)] if len(said) > 24 else []
-        return {"messages": [*removed, AIMessage(f"answer {len(said)}", id=f"ai {len(said)} {said[-1].id}")]}
+        return {
+            "messages": [
+                *removed,
+                AIMessage(f"answer {len(said)}", id=f"ai {len(said)} {said[-1].id}"),
+            ]
+        }
 
     builder = StateGraph(MessagesState)
     builder.add_node("node", node)
     builder.add_edge(START, "node")
     graph, config = builder.compile(checkpointer=play.saver), play.thread()
     for turn in range(14):
-        asked = [HumanMessage(f"question {turn}", id=f"human {turn} {part}", name="ada") for part in range(2)]
+        asked = [
+            HumanMessage(f"question {turn}", id=f"human {turn} {part}", name="ada")
+            for part in range(2)
+        ]
         await play.run(graph, {"messages": asked}, config, durability="sync")
         await play.call(graph, "get_state", config)
     await play.look(graph, config)
@@ -157,11 +172,19 @@ async def long_chats_whose_messages_are_edited_in_place(play: Play) -> None:
 
 @scenario
 async def updates_of_state(play: Play) -> None:
-    graph, config = chain_of(play.saver, "one", "two", "three", interrupt_before=["two"]), play.thread()
+    graph, config = (
+        chain_of(play.saver, "one", "two", "three", interrupt_before=["two"]),
+        play.thread(),
+    )
     await play.call(graph, "update_state", config, {"log": ["before anything"]}, as_node="one")
     await play.look(graph, config)
     await play.run(graph, {"log": ["begin"]}, config)
-    for values, as_node in [({"topic": "x"}, None), (None, None), ({"log": ["as two"]}, "two"), (None, END)]:
+    for values, as_node in [
+        ({"topic": "x"}, None),
+        (None, None),
+        ({"log": ["as two"]}, "two"),
+        (None, END),
+    ]:
         await play.call(graph, "update_state", config, values, as_node=as_node)
         await play.look(graph, config)
     await play.run(graph, None, config)
@@ -195,7 +218,11 @@ async def forks_and_replay(play: Play) -> None:
     await play.run(graph, {"log": ["begin"], "topic": "long " * 2000}, config)
     before_two = next(one for one in await play.history(graph, config) if one.next == ("two",))
     before_three = next(one for one in await play.history(graph, config) if one.next == ("three",))
-    for values, base in [(None, before_three), ({"log": ["forked"]}, before_two), ({"topic": "new"}, before_two)]:
+    for values, base in [
+        (None, before_three),
+        ({"log": ["forked"]}, before_two),
+        ({"topic": "new"}, before_two),
+    ]:
         runs.clear()
         fork = await play.call(graph, "update_state", base.config, values)
         await play.run(graph, None, fork)
@@ -295,6 +322,8 @@ async def test_a_graph_is_seen_as_it_is_on_the_in_memory_saver(name: str, play: 
 
 
 @pytest.mark.parametrize("kind", ["mongomock", "threaded"])
-@pytest.mark.parametrize("name", ["interrupts_side_by_side", "subgraphs_that_inherit", "forks_and_replay"])
+@pytest.mark.parametrize(
+    "name", ["interrupts_side_by_side", "subgraphs_that_inherit", "forks_and_replay"]
+)
 async def test_a_graph_is_seen_so_on_the_other_clients_too(name: str, play: Play) -> None:
     await assert_as_in_memory(SCENARIOS[name], play)

@@ -39,7 +39,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def calls(mongo_uri: str, database_name: str, kind: str, clock: Clock) -> AsyncIterator[Calls]:
+async def calls(
+    mongo_uri: str, database_name: str, kind: str, clock: Clock
+) -> AsyncIterator[Calls]:
     async with saver_of(kind, mongo_uri, database_name, clock=clock) as saver:
         yield Calls(saver, kind)
 
@@ -52,13 +54,19 @@ def stored_bytes(client: MongoClient, database: str, **query: Any) -> int:
     """Return how many bytes of documents a database holds."""
     total = 0
     for name in client[database].list_collection_names():
-        pipeline = [{"$match": query}, {"$group": {"_id": None, "size": {"$sum": {"$bsonSize": "$$ROOT"}}}}]
+        pipeline = [
+            {"$match": query},
+            {"$group": {"_id": None, "size": {"$sum": {"$bsonSize": "$$ROOT"}}}},
+        ]
         total += sum(found["size"] for found in client[database][name].aggregate(pipeline))
     return total
 
 
 def count_of(client: MongoClient, database: str, **query: Any) -> int:
-    return sum(client[database][name].count_documents(query) for name in client[database].list_collection_names())
+    return sum(
+        client[database][name].count_documents(query)
+        for name in client[database].list_collection_names()
+    )
 
 
 class Chat(TypedDict):
@@ -83,7 +91,9 @@ def test_a_chat_of_twice_the_turns_takes_about_twice_the_bytes(
 
 
 @pytest.mark.parametrize("kind", ["blocking", "awaiting"])
-async def test_a_static_channel_is_stored_once(calls: Calls, mongo_client: MongoClient, database_name: str) -> None:
+async def test_a_static_channel_is_stored_once(
+    calls: Calls, mongo_client: MongoClient, database_name: str
+) -> None:
     steps, static = Steps(calls), text(2 * MEGABYTE)
     configs = [await steps.put(static=static, small="step 0")]
     configs += [await steps.put(small=f"step {number}") for number in range(1, 50)]
@@ -124,7 +134,9 @@ async def test_many_channels_that_sum_to_20_mb_round_trip(calls: Calls) -> None:
     assert found.checkpoint["channel_values"] == channels
 
 
-def test_a_pause_within_a_subgraph_above_16_mb_is_not_lost(mongo_uri: str, database_name: str) -> None:
+def test_a_pause_within_a_subgraph_above_16_mb_is_not_lost(
+    mongo_uri: str, database_name: str
+) -> None:
     class Inner(TypedDict, total=False):
         blob: bytes
         answer: str
@@ -135,7 +147,9 @@ def test_a_pause_within_a_subgraph_above_16_mb_is_not_lost(mongo_uri: str, datab
     large = noise.randbytes(17 * MEGABYTE)
     inner = StateGraph(Inner)
     inner.add_node("fill", lambda state: {"blob": large})
-    inner.add_node("ask", lambda state: {"answer": f"{interrupt('well?')}, {state['blob'] == large}"})
+    inner.add_node(
+        "ask", lambda state: {"answer": f"{interrupt('well?')}, {state['blob'] == large}"}
+    )
     inner.add_edge(START, "fill")
     inner.add_edge("fill", "ask")
     outer = StateGraph(Outer)
@@ -144,7 +158,9 @@ def test_a_pause_within_a_subgraph_above_16_mb_is_not_lost(mongo_uri: str, datab
     config = {"configurable": {"thread_id": "t"}}
     for given in ({"answer": ""}, Command(resume="yes")):  # the second one in another process
         with MongoClient(mongo_uri) as client:
-            result = outer.compile(checkpointer=MongoSaver(client, database_name)).invoke(given, config)
+            result = outer.compile(checkpointer=MongoSaver(client, database_name)).invoke(
+                given, config
+            )
     assert result["answer"] == "yes, True"
 
 
@@ -173,7 +189,9 @@ def test_after_a_put_that_failed_anywhere_the_previous_checkpoint_loads_and_the_
         fresh = MongoSaver(mongo_client, database_name, auto_setup=False)
         assert fresh.get_tuple(before).checkpoint["channel_values"] == values
         steps.calls = Calls(fresh, "blocking")
-        assert fresh.get_tuple(await steps.put(small=3)).checkpoint["channel_values"] == steps.values
+        assert (
+            fresh.get_tuple(await steps.put(small=3)).checkpoint["channel_values"] == steps.values
+        )
         return failed
 
     for performed in (False, True):
@@ -201,20 +219,30 @@ async def test_a_put_of_what_cannot_be_serialized_writes_nothing(calls: Calls) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_pruning_keeps_the_newest_of_each_namespace_and_collects_the_rest(calls: Calls, clock: Clock) -> None:
-    parts = [Steps(calls), Steps(calls, "t", "child:1"), Steps(calls, "t", "child:1|grand:2"), Steps(calls, "other")]
+async def test_pruning_keeps_the_newest_of_each_namespace_and_collects_the_rest(
+    calls: Calls, clock: Clock
+) -> None:
+    parts = [
+        Steps(calls),
+        Steps(calls, "t", "child:1"),
+        Steps(calls, "t", "child:1|grand:2"),
+        Steps(calls, "other"),
+    ]
     for part in parts:
         for number in range(4):
             await part.put(large=text(20_000), number=number)
-            await calls("put_writes", part.config, [("a", number), ("b", noise.randbytes(70_000))], "task")
+            await calls(
+                "put_writes", part.config, [("a", number), ("b", noise.randbytes(70_000))], "task"
+            )
     newest = [await calls("get_tuple", part.config) for part in parts]
     for _ in range(2):
         await calls("prune", ["t"])
         clock.now += timedelta(hours=2)
     kept = await calls.list({"configurable": {"thread_id": "t"}})
-    assert [one.checkpoint for one in sorted(kept, key=lambda one: one.config["configurable"]["checkpoint_ns"])] == [
-        one.checkpoint for one in newest[:3]
-    ]
+    assert [
+        one.checkpoint
+        for one in sorted(kept, key=lambda one: one.config["configurable"]["checkpoint_ns"])
+    ] == [one.checkpoint for one in newest[:3]]
     assert [one.pending_writes for one in newest] == [
         (await calls("get_tuple", part.config)).pending_writes for part in parts
     ]
@@ -257,12 +285,18 @@ async def test_a_dry_run_tells_what_a_real_one_removes(calls: Calls, clock: Cloc
     told = await calls("prune", ["t"], dry_run=True, **rule)
     assert len(await calls.list(None)) == 6
     assert await calls("prune", ["t"], **rule) == told
-    assert [one.checkpoint["channel_values"]["number"] for one in await calls.list(None)] == [5, 4, 3]
+    assert [one.checkpoint["channel_values"]["number"] for one in await calls.list(None)] == [
+        5,
+        4,
+        3,
+    ]
     assert [len(one.removed) for one in told] == [3]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_thread_is_idle_by_its_newest_checkpoint_in_any_namespace(calls: Calls, clock: Clock) -> None:
+async def test_a_thread_is_idle_by_its_newest_checkpoint_in_any_namespace(
+    calls: Calls, clock: Clock
+) -> None:
     old, busy = Steps(calls, "old"), Steps(calls, "busy")
     await old.put(a=1)
     await busy.put(a=1)

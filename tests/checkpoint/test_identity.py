@@ -1,4 +1,6 @@
-"""Whom a thread is of: ids of every kind are one string everywhere, and a thread remembers everybody."""
+"""Whom a thread is of: ids of every kind are one string everywhere, and a thread remembers
+everybody.
+"""
 
 from __future__ import annotations
 
@@ -105,18 +107,26 @@ class MemoryCalls(Calls):
         self.memory, self.checkpoints = memory, database["mongomem_checkpoints"]
 
     async def erase(self, user: Any) -> list[str]:
-        erased = await self.memory.aerase_user(user) if self.is_async else self.memory.erase_user(user)
+        erased = (
+            await self.memory.aerase_user(user) if self.is_async else self.memory.erase_user(user)
+        )
         assert erased.undecided == []
         return sorted(erased.threads)
 
     async def export(self, user: Any) -> list[str]:
         """Return the threads that are in an export."""
-        exporting = self.memory.aexport_user(user) if self.is_async else self.memory.export_user(user)
+        exporting = (
+            self.memory.aexport_user(user) if self.is_async else self.memory.export_user(user)
+        )
         found = [one async for one in exporting] if self.is_async else list(exporting)  # type: ignore[union-attr, arg-type]
-        return sorted({one.config["configurable"]["thread_id"] for one in found if hasattr(one, "checkpoint")})
+        return sorted(
+            {one.config["configurable"]["thread_id"] for one in found if hasattr(one, "checkpoint")}
+        )
 
     async def listed(self, user: Any, **more: Any) -> list[str]:
-        return sorted([one.thread_id for one in await self("list_threads", filter={"user_id": user, **more})])
+        return sorted(
+            [one.thread_id for one in await self("list_threads", filter={"user_id": user, **more})]
+        )
 
 
 @pytest.mark.shares_database
@@ -161,19 +171,27 @@ async def test_what_identifies_nobody_is_refused_before_anything_is_written(
             await calls.erase(NOBODY[name])
         with pytest.raises(InvalidInputError, match="user_id"):
             await calls.export(NOBODY[name])
-    assert await calls.listed(NOBODY[name]) == await calls.list(None, filter={"user_id": NOBODY[name]}) == []
+    assert (
+        await calls.listed(NOBODY[name])
+        == await calls.list(None, filter={"user_id": NOBODY[name]})
+        == []
+    )
 
 
 @pytest.mark.shares_database
 @pytest.mark.parametrize("value", [None, True, False, 7.5])
-async def test_none_true_and_floats_are_what_they_are_and_nobody(calls: MemoryCalls, value: Any) -> None:
+async def test_none_true_and_floats_are_what_they_are_and_nobody(
+    calls: MemoryCalls, value: Any
+) -> None:
     told = []
     for target in (Calls(InMemorySaver(), "blocking"), calls):
         await Steps(target, "t", user_id=value).put(a=1)
         await Steps(target, "u").put({"user_id": value}, a=1)
         told.append(sorted(repr(one.metadata) for one in await target.list(None)))
     assert told[0] == told[1]
-    assert [one["members"] for one in calls.checkpoints.find({"type": "thread"})] == [{"user_id": []}] * 2
+    assert [one["members"] for one in calls.checkpoints.find({"type": "thread"})] == [
+        {"user_id": []}
+    ] * 2
     for user in ("ada", "True", "75", "1"):
         assert await calls.listed(user) == await calls.export(user) == []
     if value is not None:
@@ -186,9 +204,16 @@ async def test_graphs_that_run_for_ids_of_all_kinds(calls: MemoryCalls) -> None:
     builder.add_node("node", lambda state: {"count": 1})
     builder.add_edge(START, "node")
     graph: Any = builder.compile(checkpointer=calls.target)
-    for thread, user in (("1", uuid.UUID(int=5)), ("2", Numbered.SEVEN), ("3", 2**70), ("4", ObjectId(b"a" * 12))):
+    for thread, user in (
+        ("1", uuid.UUID(int=5)),
+        ("2", Numbered.SEVEN),
+        ("3", 2**70),
+        ("4", ObjectId(b"a" * 12)),
+    ):
         config: Any = {"configurable": {"thread_id": thread, "user_id": user}}
-        await graph.ainvoke({"count": 0}, config) if calls.is_async else graph.invoke({"count": 0}, config)
+        await graph.ainvoke({"count": 0}, config) if calls.is_async else graph.invoke(
+            {"count": 0}, config
+        )
         assert await calls.export(user) == await calls.listed(user) == [thread]
         assert await calls.erase(user) == [thread]
     assert await calls.list(None) == []
@@ -198,7 +223,12 @@ async def test_a_thread_remembers_everybody_and_shows_the_last(calls: MemoryCall
     for user in ("ada", "bob", None, "ada", 7, "ada", Named.ADA):
         await Steps(calls, "shared", user_id=user).put(a=1)
     await Steps(calls, "ada's", user_id="ada").put(a=1)
-    for user, threads in (("ada", ["ada's", "shared"]), ("bob", ["shared"]), ("7", ["shared"]), ("eve", [])):
+    for user, threads in (
+        ("ada", ["ada's", "shared"]),
+        ("bob", ["shared"]),
+        ("7", ["shared"]),
+        ("eve", []),
+    ):
         assert await calls.listed(user) == await calls.export(user) == threads
     assert [one.metadata for one in await calls("list_threads")] == [{"user_id": "ada"}] * 2
     stored = calls.checkpoints.find_one({"type": "thread", "thread_id": "shared"})
@@ -206,10 +236,16 @@ async def test_a_thread_remembers_everybody_and_shows_the_last(calls: MemoryCall
     assert await calls.erase("bob") == ["shared"]
     assert await calls.listed("ada") == ["ada's"]
     await Steps(calls, "shared", user_id="eve").put(a=1)
-    assert [await calls.listed(user) for user in ("ada", "bob", "eve")] == [["ada's"], [], ["shared"]]
+    assert [await calls.listed(user) for user in ("ada", "bob", "eve")] == [
+        ["ada's"],
+        [],
+        ["shared"],
+    ]
 
 
-async def test_both_whom_the_metadata_and_the_config_name_are_remembered(calls: MemoryCalls) -> None:
+async def test_both_whom_the_metadata_and_the_config_name_are_remembered(
+    calls: MemoryCalls,
+) -> None:
     steps = Steps(calls, "t", user_id="ada")
     steps.config["metadata"] = {"user_id": "a-pseudonym"}
     await steps.put(a=1)
@@ -219,13 +255,20 @@ async def test_both_whom_the_metadata_and_the_config_name_are_remembered(calls: 
 
 
 async def test_a_copy_is_of_the_users_of_both(calls: MemoryCalls) -> None:
-    for user, thread in (("ada", "source"), ("bob", "source"), ("eve", "target"), ("mallory", "other")):
+    for user, thread in (
+        ("ada", "source"),
+        ("bob", "source"),
+        ("eve", "target"),
+        ("mallory", "other"),
+    ):
         await Steps(calls, thread, user_id=user).put(a=1)
     for target in ("target", "fresh"):
         await calls("copy_thread", "source", target)
     assert await calls.listed("ada") == await calls.listed("bob") == ["fresh", "source", "target"]
     assert await calls.listed("eve") == ["target"]
-    assert {one.metadata["user_id"] for one in await calls("list_threads", filter={"user_id": "ada"})} == {"bob"}
+    assert {
+        one.metadata["user_id"] for one in await calls("list_threads", filter={"user_id": "ada"})
+    } == {"bob"}
     assert await calls.erase("bob") == ["fresh", "source", "target"]
     assert [one.thread_id for one in await calls("list_threads")] == ["other"]
 
@@ -235,7 +278,9 @@ async def test_the_user_key_stays_whatever_else_is_indexed(calls: MemoryCalls) -
     options: Any = {"metadata_indexes": ["project", "user_id", "project"]}
     memory = MongoMemory(client, calls.checkpoints.database.name, saver_options=options)
     assert memory.saver._options.metadata_keys == ("user_id", "project")
-    calls = MemoryCalls(memory, "awaiting" if calls.is_async else "blocking", calls.checkpoints.database)
+    calls = MemoryCalls(
+        memory, "awaiting" if calls.is_async else "blocking", calls.checkpoints.database
+    )
     for user, project in (("ada", 1), ("ada", 2), ("bob", 1)):
         await Steps(calls, f"{user} {project}", user_id=user, project=project).put(a=1)
     assert await calls.listed("ada") == ["ada 1", "ada 2"]
@@ -244,7 +289,8 @@ async def test_the_user_key_stays_whatever_else_is_indexed(calls: MemoryCalls) -
     assert await calls.erase("ada") == ["ada 1", "ada 2"]
 
 
-# --- encryption -----------------------------------------------------------------------------------------------------
+# --- encryption
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["mongod", "mongomock"])
@@ -264,17 +310,30 @@ def put(saver: MongoSaver, thread: str, user: Any, **more: Any) -> None:
 
 def test_an_encrypted_thread_knows_its_users_without_naming_them(database: Any) -> None:
     memory = memory_of(database, serde=SECRET)
-    for thread, users in (("1", ["canary", uuid.UUID(int=5), "canary"]), ("2", [None, "bob"]), ("3", [None])):
+    for thread, users in (
+        ("1", ["canary", uuid.UUID(int=5), "canary"]),
+        ("2", [None, "bob"]),
+        ("3", [None]),
+    ):
         for user in users:
             put(memory.saver, thread, user)
     put(memory.saver, "4", "canary")
     stored = list(database.mongomem_checkpoints.find({"type": "thread"}, sort=[("thread_id", 1)]))
     assert [len(one["members"]["user_id"]) for one in stored] == [2, 1, 0, 1]
-    assert len({one for document in stored for one in document["members"]["user_id"]}) == 4, "one digest a thread"
+    assert len({one for document in stored for one in document["members"]["user_id"]}) == 4, (
+        "one digest a thread"
+    )
     assert "canary" not in str(list(database.mongomem_checkpoints.find()))
     # Threads say it themselves: their checkpoints need not be readable.
-    database.mongomem_checkpoints.update_many({"type": "checkpoint"}, {"$set": {"content": {"data": b""}}})
-    for user, threads in ((uuid.UUID(int=5), ["1"]), ("bob", ["2"]), ("eve", []), ("canary", ["4"])):
+    database.mongomem_checkpoints.update_many(
+        {"type": "checkpoint"}, {"$set": {"content": {"data": b""}}}
+    )
+    for user, threads in (
+        (uuid.UUID(int=5), ["1"]),
+        ("bob", ["2"]),
+        ("eve", []),
+        ("canary", ["4"]),
+    ):
         erased = memory_of(database, serde=SECRET).erase_user(user)
         assert (erased.threads, erased.undecided) == (threads, [])
 
@@ -314,11 +373,14 @@ def test_threads_under_another_key_are_undecided_and_others_are_not(database: An
     assert (sorted(erased.threads), erased.undecided) == (["plain", "sealed"], [])
 
 
-# --- what others wrote ----------------------------------------------------------------------------------------------
+# --- what others wrote
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("keys", [(), ("project",)])
-def test_threads_of_savers_that_do_not_know_the_key_are_found_by_the_truth(database: Any, keys: Any) -> None:
+def test_threads_of_savers_that_do_not_know_the_key_are_found_by_the_truth(
+    database: Any, keys: Any
+) -> None:
     ignorant = MongoSaver(database.client, database.name, metadata_indexes=keys)
     for user in ("ada", "bob"):
         put(ignorant, "old", user)
@@ -342,10 +404,14 @@ def test_savers_that_do_not_know_the_key_keep_the_members_of_others(database: An
 
 
 def as_version_1(database: Any, thread: str, held: Any) -> None:
-    """Make of a thread one as version 1 stored it: the last user as it was given, and nobody else."""
+    """Make of a thread one as version 1 stored it: the last user as it was given, and nobody
+    else.
+    """
     fields = {"members": "", "identity": ""}
     where = {"type": "thread", "thread_id": thread}
-    database.mongomem_checkpoints.update_one(where, {"$unset": fields, "$set": {"metadata.user_id": held}})
+    database.mongomem_checkpoints.update_one(
+        where, {"$unset": fields, "$set": {"metadata.user_id": held}}
+    )
     database.mongomem_checkpoints.update_many(
         {"type": "checkpoint", "thread_id": thread}, {"$set": {"metadata.user_id": held}}
     )
@@ -361,18 +427,27 @@ def test_what_version_1_stored_is_found(database: Any, held: Any, asked: Any) ->
     as_version_1(database, "older", 77)
     listed = memory.saver.list_threads(filter={"user_id": asked})
     assert [one.thread_id for one in listed] == ["new", "old"]
-    assert [one.thread_id for one in memory.saver.list_threads(filter={"user_id": asked}, before=listed[0])] == ["old"]
+    assert [
+        one.thread_id
+        for one in memory.saver.list_threads(filter={"user_id": asked}, before=listed[0])
+    ] == ["old"]
     assert len(list(memory.saver.list(None, filter={"user_id": asked}))) == 2
     put(memory_of(database).saver, "old", "bob")  # goes on as version 1 has it
-    assert [one.thread_id for one in memory.saver.list_threads(filter={"user_id": "bob"})] == ["old"]
+    assert [one.thread_id for one in memory.saver.list_threads(filter={"user_id": "bob"})] == [
+        "old"
+    ]
     assert sorted(memory.erase_user(asked).threads) == ["new", "old"]
 
 
 def test_damaged_members_are_undecided(database: Any) -> None:
     memory = memory_of(database)
-    for number, damage in enumerate([{"members": 5}, {"members": {"user_id": "ada"}}, {"members": {"user_id": [5]}}]):
+    for number, damage in enumerate(
+        [{"members": 5}, {"members": {"user_id": "ada"}}, {"members": {"user_id": [5]}}]
+    ):
         put(memory.saver, str(number), "ada")
-        database.mongomem_checkpoints.update_one({"type": "thread", "thread_id": str(number)}, {"$set": damage})
+        database.mongomem_checkpoints.update_one(
+            {"type": "thread", "thread_id": str(number)}, {"$set": damage}
+        )
     put(memory.saver, "sound", "ada")
     erased = memory_of(database).erase_user("ada")
     assert erased.threads == ["sound"]
@@ -381,10 +456,13 @@ def test_damaged_members_are_undecided(database: Any) -> None:
         put(memory_of(database).saver, "1", "ada")
 
 
-# --- many -----------------------------------------------------------------------------------------------------------
+# --- many
+# -------------------------------------------------------------------------------------------------
 
 
-def test_a_thread_of_very_many_is_bounded_and_misses_nobody(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_of_very_many_is_bounded_and_misses_nobody(
+    database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(identity, "MOST_MEMBERS", 3)
     memory = memory_of(database)
     for number in range(8):
@@ -422,7 +500,9 @@ def test_thread_ids_are_of_all_these_kinds(given: Any, text: str) -> None:
     assert saver.get_tuple({"configurable": {"thread_id": stored}}) is None
 
 
-@pytest.mark.parametrize("name", [*(name for name in NOBODY if name != "too long"), "digits", "long"])
+@pytest.mark.parametrize(
+    "name", [*(name for name in NOBODY if name != "too long"), "digits", "long"]
+)
 def test_what_is_no_identifier_is_refused(name: str) -> None:
     wrong = {"digits": 10**5000, "long": "a" * (LONGEST_IDENTIFIER + 1), **NOBODY}[name]
     saver = MongoSaver(mongomock.MongoClient())
@@ -446,7 +526,8 @@ def test_forms() -> None:
     assert forms_of("ada") == ["ada"]
 
 
-# --- namespaces of users --------------------------------------------------------------------------------------------
+# --- namespaces of users
+# -------------------------------------------------------------------------------------------------
 
 
 def failing(user: str) -> Any:
@@ -490,7 +571,9 @@ def test_a_namespace_of_everybody_is_refused_before_anything_is_touched() -> Non
             call("ada")
     assert len(memory.saver.list_threads()) == len(memory.store.search(())) == 1
     known = {"ada": ("users", "1")}
-    assert MongoMemory(memory._client, user_namespace=known.__getitem__).erase_user("ada").threads == ["t"]
+    assert MongoMemory(memory._client, user_namespace=known.__getitem__).erase_user(
+        "ada"
+    ).threads == ["t"]
 
 
 def test_a_list_is_a_namespace_too() -> None:

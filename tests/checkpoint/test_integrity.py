@@ -31,7 +31,9 @@ def encrypting(key: bytes = b"k" * 32) -> EncryptedSerializer:
 
 
 class World:
-    """Two threads, each of three checkpoints with long values and pending writes, and a look behind the saver."""
+    """Two threads, each of three checkpoints with long values and pending writes, and a look behind
+    the saver.
+    """
 
     def __init__(self, client: Any, kind: str, database: Any, **options: Any) -> None:
         self.client, self.kind, self.database, self.options = client, kind, database, options
@@ -39,18 +41,28 @@ class World:
 
     def calls(self, **options: Any) -> Calls:
         """Return a saver that remembers nothing."""
-        return Calls(MongoSaver(self.client, self.database.name, **{**self.options, **options}), self.kind)
+        return Calls(
+            MongoSaver(self.client, self.database.name, **{**self.options, **options}), self.kind
+        )
 
     async def fill(self) -> World:
         source = random.Random(3)
         for thread_id in ("t", "u"):
             calls = self.calls()
             steps = Steps(calls, thread_id)
-            configs = [await steps.put(long=source.randbytes(90_000), blob=b"secret", text=f"of {thread_id}")]
+            configs = [
+                await steps.put(
+                    long=source.randbytes(90_000), blob=b"secret", text=f"of {thread_id}"
+                )
+            ]
             for number in range(2):
                 configs.append(await steps.put(long=source.randbytes(90_000), number=number))
             for config in configs:
-                writes = [("text", f"written by {thread_id}"), ("blob", b"raw"), ("long", source.randbytes(90_000))]
+                writes = [
+                    ("text", f"written by {thread_id}"),
+                    ("blob", b"raw"),
+                    ("long", source.randbytes(90_000)),
+                ]
                 await calls("put_writes", config, writes, "task")
             self.configs[thread_id] = configs
         return self
@@ -59,7 +71,9 @@ class World:
         return await self.calls(**options)("get_tuple", self.configs[thread_id][number])
 
     async def refused(self, match: str = "checkpoint .* of thread 't'", **options: Any) -> None:
-        """See that the newest checkpoint of "t" is refused, and that listings go on without it and name it."""
+        """See that the newest checkpoint of "t" is refused, and that listings go on without it and
+        name it.
+        """
         with pytest.raises(CorruptDataError, match=match):
             await self.read(**options)
         calls = self.calls(**options)
@@ -82,11 +96,24 @@ class World:
         found: Any = self.database[CHECKPOINTS].find_one({"_id": thread_doc_id(thread_id)})
         return dict(found)
 
-    def chunks(self, thread_id: str = "t", number: int = 2, *, level: int = 0) -> list[dict[str, Any]]:
-        """Return the chunks that the long channel names: lists of names at level 0, content in the long write."""
-        channel = next(one for one in self.checkpoint(thread_id, number)["channels"] if one["channel"] == "long")
-        names = channel["chunks"][0] if level == 0 else self.write(thread_id, number, 2)["chunks"][0]
-        keys = [thread_doc_id(thread_id) + names[start : start + 16] for start in range(0, len(names), 16)]
+    def chunks(
+        self, thread_id: str = "t", number: int = 2, *, level: int = 0
+    ) -> list[dict[str, Any]]:
+        """Return the chunks that the long channel names: lists of names at level 0, content in the
+        long write.
+        """
+        channel = next(
+            one
+            for one in self.checkpoint(thread_id, number)["channels"]
+            if one["channel"] == "long"
+        )
+        names = (
+            channel["chunks"][0] if level == 0 else self.write(thread_id, number, 2)["chunks"][0]
+        )
+        keys = [
+            thread_doc_id(thread_id) + names[start : start + 16]
+            for start in range(0, len(names), 16)
+        ]
         return [dict(self.database[CHECKPOINTS].find_one({"_id": key}) or {}) for key in keys]
 
     def save(self, document: dict[str, Any], collection: str = CHECKPOINTS) -> None:
@@ -115,7 +142,11 @@ def options(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture
 async def world(
-    mongo_uri: str, mongo_client: MongoClient, database_name: str, kind: str, options: dict[str, Any]
+    mongo_uri: str,
+    mongo_client: MongoClient,
+    database_name: str,
+    kind: str,
+    options: dict[str, Any],
 ) -> AsyncIterator[World]:
     async with client_of(kind, mongo_uri) as client:
         looker = client if kind == "mongomock" else mongo_client
@@ -145,9 +176,12 @@ def take_chunk_of_another_checkpoint(world: World, level: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("level", [0, 1], ids=["names", "content"])
 @pytest.mark.parametrize(
-    "damage", [flip_chunk, swap_chunks, take_chunk_of_another_thread, take_chunk_of_another_checkpoint]
+    "damage",
+    [flip_chunk, swap_chunks, take_chunk_of_another_thread, take_chunk_of_another_checkpoint],
 )
-async def test_a_chunk_is_what_its_name_says(world: World, damage: Callable[..., None], level: int) -> None:
+async def test_a_chunk_is_what_its_name_says(
+    world: World, damage: Callable[..., None], level: int
+) -> None:
     damage(world, level)
     await world.refused("checkpoint .* of thread 't': chunk [0-9a-f]{32}")
 
@@ -168,16 +202,22 @@ CHECKPOINT_CHANGES: dict[str, Callable[[World], dict[str, Any]]] = {
     "a channel of another checkpoint": lambda world: {
         "channels": [
             other if one["channel"] == "long" else one
-            for one, other in zip(world.checkpoint()["channels"], world.checkpoint(number=1)["channels"], strict=False)
+            for one, other in zip(
+                world.checkpoint()["channels"], world.checkpoint(number=1)["channels"], strict=False
+            )
         ]
     },
     "channels in another order": lambda world: {"channels": world.checkpoint()["channels"][::-1]},
     "another type": lambda world: {
         "channels": [one | {"type": "bytes"} for one in world.checkpoint()["channels"]],
     },
-    "another parent": lambda world: {"parent_checkpoint_id": world.checkpoint(number=0)["checkpoint_id"]},
+    "another parent": lambda world: {
+        "parent_checkpoint_id": world.checkpoint(number=0)["checkpoint_id"]
+    },
     "another epoch": lambda world: {"epoch": world.checkpoint()["epoch"] + 1},
-    "another time": lambda world: {"created_at": world.checkpoint()["created_at"] - timedelta(days=1)},
+    "another time": lambda world: {
+        "created_at": world.checkpoint()["created_at"] - timedelta(days=1)
+    },
     "sends in its parent": lambda world: {"sends_in_parent": True},
 }
 
@@ -191,14 +231,18 @@ async def test_a_checkpoint_is_what_was_stored_in_its_place(world: World, change
 
 WRITE_CHANGES: dict[str, Callable[[World], dict[str, Any]]] = {
     "content of another write": lambda world: with_content(world.write(), world.write(idx=1)),
-    "content of another checkpoint": lambda world: with_content(world.write(), world.write(number=1)),
+    "content of another checkpoint": lambda world: with_content(
+        world.write(), world.write(number=1)
+    ),
     "content of another thread": lambda world: with_content(world.write(), world.write("u")),
     "another channel": lambda world: world.write() | {"channel": "blob"},
     "another path": lambda world: world.write() | {"task_path": "~"},
     "another type": lambda world: world.write() | {"type": "bytes"},
     "another number": lambda world: world.write() | {"idx": 7},
     "another task": lambda world: world.write() | {"task_id": "other"},
-    "chunks of another write": lambda world: world.write(idx=2) | {"chunks": world.write(number=1, idx=2)["chunks"]},
+    "chunks of another write": lambda world: (
+        world.write(idx=2) | {"chunks": world.write(number=1, idx=2)["chunks"]}
+    ),
 }
 
 
@@ -211,8 +255,14 @@ async def test_a_pending_write_is_what_was_stored_in_its_place(world: World, cha
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("field", ["thread_id", "checkpoint_ns", "checkpoint_id"])
-async def test_a_document_under_a_changed_identifier_is_never_anothers(world: World, field: str) -> None:
-    moved = {"thread_id": "u", "checkpoint_ns": "inner", "checkpoint_id": "ffffffff-0000-6000-8000-000000000000"}
+async def test_a_document_under_a_changed_identifier_is_never_anothers(
+    world: World, field: str
+) -> None:
+    moved = {
+        "thread_id": "u",
+        "checkpoint_ns": "inner",
+        "checkpoint_id": "ffffffff-0000-6000-8000-000000000000",
+    }
     world.save(world.checkpoint() | {field: moved[field]})
     with pytest.raises(CorruptDataError, match="_id"):
         await world.read()
@@ -228,7 +278,9 @@ async def test_a_document_under_a_changed_identifier_is_never_anothers(world: Wo
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_document_that_is_a_copy_of_anothers_is_refused(world: World) -> None:
-    """Under the `_id` of the newest checkpoint of "t" stands one of "u", with its own fields or with those of "t"."""
+    """Under the `_id` of the newest checkpoint of "t" stands one of "u", with its own fields or
+    with those of "t".
+    """
     original = world.checkpoint()
     identity = {field: original[field] for field in ("_id", "thread_id", "checkpoint_id")}
     world.save(world.checkpoint("u") | {"_id": original["_id"]})
@@ -257,7 +309,8 @@ async def test_a_thread_document_of_another_is_refused(world: World) -> None:
     assert await calls.list({"configurable": {"thread_id": "t"}}) == []
 
 
-# --- encrypted threads -------------------------------------------------------------------------------
+# --- encrypted threads
+# -------------------------------------------------------------------------------
 
 encrypted = pytest.mark.parametrize("options", [{"serde": encrypting()}], ids=["encrypted"])
 plain = pytest.mark.parametrize("options", [{}], ids=["plain"])
@@ -287,10 +340,14 @@ async def test_plain_content_in_an_encrypted_thread_is_refused(world: World, pla
 @encrypted
 @pytest.mark.parametrize("kind", ["blocking", "mongomock"])
 async def test_sealed_content_is_refused_in_a_field_of_version_1(world: World) -> None:
-    """Whoever moves it there shall not have it read without its place: the mark in front of it shows."""
+    """Whoever moves it there shall not have it read without its place: the mark in front of it
+    shows.
+    """
     write = world.write(idx=1)
     assert write["type"] == "bytes"
-    world.save({**{f: v for f, v in write.items() if f != "sealed"}, "data": write["sealed"]}, WRITES)
+    world.save(
+        {**{f: v for f, v in write.items() if f != "sealed"}, "data": write["sealed"]}, WRITES
+    )
     await world.refused("version 1")
     world.save(write, WRITES)
     record = world.checkpoint()
@@ -303,7 +360,9 @@ async def test_sealed_content_is_refused_in_a_field_of_version_1(world: World) -
     await world.refused("version 1")
 
 
-def as_version_1(world: World, serde: EncryptedSerializer, document: dict[str, Any]) -> dict[str, Any]:
+def as_version_1(
+    world: World, serde: EncryptedSerializer, document: dict[str, Any]
+) -> dict[str, Any]:
     """Return fields with sealed content as version 1 wrote them."""
     plaintext = serde.cipher.decrypt(document["cipher"], document["sealed"])
     flags, start = plaintext[len(MARK)], len(MARK) + 1 + 16
@@ -340,7 +399,9 @@ async def test_encrypted_threads_of_version_1_stay_readable(
         strict = world.calls(allow_unbound=False)
         copied = await strict.list({"configurable": {"thread_id": "copy"}})
         assert [one.checkpoint for one in copied[1:]] == [one.checkpoint for one in reversed(truth)]
-        assert [one.pending_writes for one in copied[1:]] == [one.pending_writes for one in reversed(truth)]
+        assert [one.pending_writes for one in copied[1:]] == [
+            one.pending_writes for one in reversed(truth)
+        ]
 
 
 @encrypted
@@ -352,8 +413,13 @@ async def test_a_copied_thread_is_sealed_for_its_own_place(world: World) -> None
     assert [one.checkpoint for one in copied] == [one.checkpoint for one in originals]
     assert [one.pending_writes for one in copied] == [one.pending_writes for one in originals]
     copied_id = world.configs["t"][2]["configurable"]["checkpoint_id"]
-    taken = dict(world.database[CHECKPOINTS].find_one({"thread_id": "copy", "checkpoint_id": copied_id}) or {})
-    original = dict(world.database[CHECKPOINTS].find_one({"thread_id": "t", "checkpoint_id": copied_id}) or {})
+    taken = dict(
+        world.database[CHECKPOINTS].find_one({"thread_id": "copy", "checkpoint_id": copied_id})
+        or {}
+    )
+    original = dict(
+        world.database[CHECKPOINTS].find_one({"thread_id": "t", "checkpoint_id": copied_id}) or {}
+    )
     assert taken["content"] != original["content"]
     world.save(original | {"content": taken["content"]})
     await world.refused()
@@ -369,9 +435,13 @@ OPERATIONS: dict[str, Callable[[World, Calls], Any]] = {
     "get_tuple": lambda world, calls: calls("get_tuple", world.configs["t"][2]),
     "newest": lambda world, calls: calls("get_tuple", {"configurable": {"thread_id": "t"}}),
     "list": lambda world, calls: calls.list({"configurable": {"thread_id": "t"}}),
-    "filter": lambda world, calls: calls.list({"configurable": {"thread_id": "t"}}, filter={"source": "loop"}),
+    "filter": lambda world, calls: calls.list(
+        {"configurable": {"thread_id": "t"}}, filter={"source": "loop"}
+    ),
     "put": lambda world, calls: calls("put", world.configs["t"][2], empty_checkpoint(), {}, {}),
-    "long write": lambda world, calls: calls("put_writes", world.configs["t"][2], [("a", "x" * 99_000)], "new"),
+    "long write": lambda world, calls: calls(
+        "put_writes", world.configs["t"][2], [("a", "x" * 99_000)], "new"
+    ),
     "history": lambda world, calls: calls(
         "get_delta_channel_history", config=world.configs["t"][2], channels=["number", "none"]
     ),
@@ -412,7 +482,9 @@ async def test_the_secret_of_another_thread_is_refused(world: World) -> None:
 @plain
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_an_encrypting_saver_says_how_to_migrate_a_plain_thread(world: World, operation: str) -> None:
+async def test_an_encrypting_saver_says_how_to_migrate_a_plain_thread(
+    world: World, operation: str
+) -> None:
     with pytest.raises(ConfigurationError, match="allow_plaintext=True"):
         await OPERATIONS[operation](world, world.calls(serde=encrypting()))
     await OPERATIONS[operation](world, world.calls(serde=encrypting(), allow_plaintext=True))
@@ -427,7 +499,9 @@ async def test_a_plain_thread_is_migrated_by_a_copy(world: World) -> None:
     newest = await steps.put(number=9)
     calls = world.calls(**migrating)
     truth = await calls.list({"configurable": {"thread_id": "t"}})
-    assert truth[0].config["configurable"]["checkpoint_id"] == newest["configurable"]["checkpoint_id"]
+    assert (
+        truth[0].config["configurable"]["checkpoint_id"] == newest["configurable"]["checkpoint_id"]
+    )
     with pytest.raises(CorruptDataError, match="allow_plaintext=True"):
         await world.calls(serde=encrypting())("get_tuple", world.configs["t"][2])
     await calls("copy_thread", "t", "moved")
@@ -435,15 +509,21 @@ async def test_a_plain_thread_is_migrated_by_a_copy(world: World) -> None:
     await calls("copy_thread", "moved", "t")
     strict = world.calls(serde=encrypting(), allow_unbound=False)
     assert await strict.list({"configurable": {"thread_id": "t"}}) == truth
-    text = json.dumps([json_util.dumps(one) for one in world.database[CHECKPOINTS].find({"thread_id": "t"})])
+    text = json.dumps(
+        [json_util.dumps(one) for one in world.database[CHECKPOINTS].find({"thread_id": "t"})]
+    )
     assert "secret" not in text
 
 
 @encrypted
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_a_saver_that_does_not_encrypt_says_what_to_pass(world: World, operation: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"thread 't' is encrypted.*serde=.*pip install pycryptodome"):
+async def test_a_saver_that_does_not_encrypt_says_what_to_pass(
+    world: World, operation: str
+) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"thread 't' is encrypted.*serde=.*pip install pycryptodome"
+    ):
         await OPERATIONS[operation](world, world.calls(serde=None))
 
 
@@ -456,7 +536,9 @@ async def test_a_deleted_thread_begins_anew_under_whatever_encryption(world: Wor
         steps = Steps(calls, "t")
         await steps.put(text="new")
         await steps.put(long=random.Random(4).randbytes(50_000))
-        assert (await world.calls(**options)("get_tuple", steps.config)).checkpoint["channel_values"] == steps.values
+        assert (await world.calls(**options)("get_tuple", steps.config)).checkpoint[
+            "channel_values"
+        ] == steps.values
 
 
 @pytest.mark.parametrize("option", ["allow_plaintext", "allow_unbound", "check_chunks"])
@@ -472,12 +554,16 @@ def test_the_options_are_flags(option: str, mongo_client: MongoClient) -> None:
 @pytest.mark.parametrize("kind", ["blocking"])
 async def test_chunks_are_compared_with_their_names_unless_told_otherwise(world: World) -> None:
     chunk = world.chunks(level=1)[0]
-    world.save({**{f: v for f, v in chunk.items() if f != "packed"}, "data": flipped(chunk["data"])})
+    world.save(
+        {**{f: v for f, v in chunk.items() if f != "packed"}, "data": flipped(chunk["data"])}
+    )
     await world.refused()
     assert await world.read(check_chunks=False) is not None
 
 
-def test_a_cipher_that_lacks_its_package_says_what_to_install(mongo_client: MongoClient, database_name: str) -> None:
+def test_a_cipher_that_lacks_its_package_says_what_to_install(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     class Lacking:
         def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
             raise ImportError("No module named 'Crypto'")
@@ -491,7 +577,9 @@ def test_a_cipher_that_lacks_its_package_says_what_to_install(mongo_client: Mong
     saver = MongoSaver(mongo_client, database_name, serde=EncryptedSerializer(Lacking()))
     for call in (
         lambda: saver.get_tuple({"configurable": {"thread_id": "t"}}),
-        lambda: saver.put({"configurable": {"thread_id": "n", "checkpoint_ns": ""}}, empty_checkpoint(), {}, {}),
+        lambda: saver.put(
+            {"configurable": {"thread_id": "n", "checkpoint_ns": ""}}, empty_checkpoint(), {}, {}
+        ),
     ):
         with pytest.raises(ConfigurationError, match="pip install pycryptodome"):
             call()

@@ -1,9 +1,9 @@
 """Put, get, delete_thread and two prunes, interleaved at their commands, with a clock in hand.
 
-Each is a plan that is stepped by hand: one command at a time, in every order of two plans, and in many of four.
-Whatever the order: what a put was told is stored reads back whole unless its thread was deleted; what is read is
-one of the states that were there; nothing is ever corrupt; and garbage is collected in the end.
-"""
+Each is a plan that is stepped by hand: one command at a time, in every order of two plans, and in
+many of four. Whatever the order: what a put was told is stored reads back whole unless its thread
+was deleted; what is read is one of the states that were there; nothing is ever corrupt; and garbage
+is collected in the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def checkpoint_of(number: int) -> Any:
         "v": 4,
         "id": str(uuid6()),
         "ts": "2026-01-01T00:00:00+00:00",
-        "channel_values": {"messages": [TEXT[: 9_000 * (number + 1)]], "static": TEXT[40_000:46_000]},
+        "channel_values": {
+            "messages": [TEXT[: 9_000 * (number + 1)]],
+            "static": TEXT[40_000:46_000],
+        },
         "channel_versions": {"messages": version, "static": "1"},
         "versions_seen": {},
         "updated_channels": None,
@@ -58,7 +61,9 @@ class Clock:
 
 
 class World:
-    """A thread of three checkpoints, copied from a snapshot; every process has a saver, and so caches, of its own."""
+    """A thread of three checkpoints, copied from a snapshot; every process has a saver, and so
+    caches, of its own.
+    """
 
     snapshot: dict[str, list[dict[str, Any]]] | None = None
 
@@ -70,8 +75,12 @@ class World:
         for name, documents in (World.snapshot or {}).items():
             self.client["d"][name].delete_many({})
             self.client["d"][name].insert_many([dict(document) for document in documents])
-        self.parent = {"configurable": {**THREAD["configurable"], "checkpoint_id": CHECKPOINTS[2]["id"]}}
-        self.child = {"configurable": {**THREAD["configurable"], "checkpoint_id": CHECKPOINTS[3]["id"]}}
+        self.parent = {
+            "configurable": {**THREAD["configurable"], "checkpoint_id": CHECKPOINTS[2]["id"]}
+        }
+        self.child = {
+            "configurable": {**THREAD["configurable"], "checkpoint_id": CHECKPOINTS[3]["id"]}
+        }
 
     def _build(self) -> None:
         saver, config = self.saver(), THREAD
@@ -79,12 +88,14 @@ class World:
             config = saver.put(config, checkpoint, METADATA, {})
             saver.put_writes(config, [("messages", "w")], "task")
         World.snapshot = {
-            name: list(self.client["d"][name].find()) for name in ("mongomem_checkpoints", "mongomem_checkpoint_writes")
+            name: list(self.client["d"][name].find())
+            for name in ("mongomem_checkpoints", "mongomem_checkpoint_writes")
         }
 
     def saver(self) -> MongoSaver:
         saver = MongoSaver(self.client, "d", grace=GRACE, clock=self.clock, auto_setup=False)
-        # A process that has looked at its collections, and for tombstones: else every order of that would be tried too.
+        # A process that has looked at its collections, and for tombstones: else every order of that
+        # would be tried too.
         saver._state.is_ours, saver._state.tombstones_looked_for_at = True, self.clock.now
         return saver
 
@@ -99,7 +110,9 @@ class Process:
         self.is_done = False
 
     def step(self) -> None:
-        """Go on to the end of the next database command, and through whatever follows it without one."""
+        """Go on to the end of the next database command, and through whatever follows it without
+        one.
+        """
         resume, answer, performed = self.plan.send, None, 0
         if hasattr(self, "resume"):
             resume, answer = self.resume
@@ -196,7 +209,9 @@ def check(world: World, processes: dict[str, Process], told: str) -> None:
         world.clock.now += GRACE * 2
         world.saver().prune(["t"])
     left = world.client["d"]["mongomem_checkpoints"]
-    assert len(list(world.saver().list(THREAD))) == len({one.checkpoint["id"] for one in listed[:1]}), told
+    assert len(list(world.saver().list(THREAD))) == len(
+        {one.checkpoint["id"] for one in listed[:1]}
+    ), told
     if not listed:
         assert left.count_documents({"type": CHUNK}) == 0, told
 

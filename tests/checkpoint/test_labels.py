@@ -54,7 +54,9 @@ async def test_labels_survive_turns_and_are_filtered_by(calls: Calls) -> None:
     assert told.metadata == whole
     assert [one.thread_id for one in await calls("list_threads")] == before, "it keeps its place"
     await steps.put(a=2)
-    assert [one.metadata for one in await calls("list_threads", filter={"title": "Green tea"})] == [whole]
+    assert [one.metadata for one in await calls("list_threads", filter={"title": "Green tea"})] == [
+        whole
+    ]
     for wanted in (
         {"archived": False},
         {"archived": False, "user_id": "ada"},
@@ -126,7 +128,13 @@ async def test_a_label_under_the_users_key_is_one_more_user(calls: Calls) -> Non
 
 @pytest.mark.parametrize("thread", ["never was", "", "never a checkpoint"])
 async def test_what_is_not_there_cannot_be_labelled(calls: Calls, thread: str) -> None:
-    config: Any = {"configurable": {"thread_id": "never a checkpoint", "checkpoint_ns": "", "checkpoint_id": "1"}}
+    config: Any = {
+        "configurable": {
+            "thread_id": "never a checkpoint",
+            "checkpoint_ns": "",
+            "checkpoint_id": "1",
+        }
+    }
     await calls("put_writes", config, [("a", "x" * 100_000)], "task")
     with pytest.raises(LookupError, match="there is no thread"):
         await calls("update_thread", thread, {"title": "x"})
@@ -197,7 +205,9 @@ def put(saver: MongoSaver, thread: str = "t", **channels: Any) -> None:
         Steps(Calls(saver, "blocking"), thread).put(**channels).send(None)
 
 
-def test_two_who_label_at_once_lose_nothing(saver: MongoSaver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_who_label_at_once_lose_nothing(
+    saver: MongoSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(saver, a=1)
     merged, raced = threads_plan._merged_labels, []
 
@@ -232,14 +242,17 @@ def test_labels_of_encrypted_threads_need_leave_to_stand_readable(
         saver.update_thread("t", {"title": "canary"})
     assert saver.list_threads()[0].preview is None
     assert "canary" not in str(list(mongo_client[database_name].mongomem_checkpoints.find()))
-    allowed = MongoSaver(mongo_client, database_name, serde=serde, clear_metadata=["title", "preview"])
+    allowed = MongoSaver(
+        mongo_client, database_name, serde=serde, clear_metadata=["title", "preview"]
+    )
     allowed.update_thread("t", {"title": "Tea"})
     put(allowed, messages=[HumanMessage("hello")])
     (thread,) = allowed.list_threads(filter={"title": "Tea"})
     assert (thread.metadata, thread.preview) == ({"title": "Tea"}, "hello")
 
 
-# --- counts and previews --------------------------------------------------------------------------------------------
+# --- counts and previews
+# --------------------------------------------------------------------------------------------
 
 
 async def test_checkpoints_are_counted_where_that_is_asked_for(calls: Calls) -> None:
@@ -249,7 +262,10 @@ async def test_checkpoints_are_counted_where_that_is_asked_for(calls: Calls) -> 
             for number in range(count):
                 await steps.put(a=number)
     assert {one.checkpoint_count for one in await calls("list_threads")} == {None}
-    counts = {one.thread_id: one.checkpoint_count for one in await calls("list_threads", count_checkpoints=True)}
+    counts = {
+        one.thread_id: one.checkpoint_count
+        for one in await calls("list_threads", count_checkpoints=True)
+    }
     assert counts == {"a": 6, "b": 2}
     await calls("prune", ["a"])
     assert (await only(calls, limit=1, count_checkpoints=True)).checkpoint_count == 2
@@ -261,7 +277,9 @@ async def test_checkpoints_are_counted_where_that_is_asked_for(calls: Calls) -> 
 
 async def test_the_last_message_is_previewed(calls: Calls) -> None:
     builder = StateGraph(MessagesState)
-    builder.add_node("answer", lambda state: {"messages": [AIMessage(state["messages"][-1].content[::-1])]})
+    builder.add_node(
+        "answer", lambda state: {"messages": [AIMessage(state["messages"][-1].content[::-1])]}
+    )
     builder.add_edge(START, "answer")
     graph: Any = builder.compile(checkpointer=calls.target)
     config: Any = {"configurable": {"thread_id": "t"}}
@@ -283,9 +301,19 @@ class Odd:
     ("messages", "preview"),
     [
         ([HumanMessage("a"), AIMessage("b")], "b"),
-        ([AIMessage("said"), AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}])], "said"),
+        (
+            [AIMessage("said"), AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}])],
+            "said",
+        ),
         ([AIMessage("said"), ToolMessage("result", tool_call_id="1")], "result"),
-        ([HumanMessage([{"type": "text", "text": "a "}, {"type": "image_url", "image_url": "x"}, "b"])], "a b"),
+        (
+            [
+                HumanMessage(
+                    [{"type": "text", "text": "a "}, {"type": "image_url", "image_url": "x"}, "b"]
+                )
+            ],
+            "a b",
+        ),
         ([{"role": "user", "content": "plain"}], "plain"),
         (["text"], "text"),
         ([("user", "pair")], None),
@@ -302,7 +330,9 @@ def test_previews(messages: list[Any], preview: str | None) -> None:
     assert preview_of(checkpoint, "", ["source"]) == preview_of(checkpoint, "child:1", None) == {}
 
 
-@pytest.mark.parametrize("values", [{}, {"messages": "text"}, {"messages": ("a",)}, {"messages": {"a": 1}}])
+@pytest.mark.parametrize(
+    "values", [{}, {"messages": "text"}, {"messages": ("a",)}, {"messages": {"a": 1}}]
+)
 def test_what_is_no_list_of_messages_has_no_preview(values: Any) -> None:
     assert preview_of({"channel_values": values}, "", None) == {}  # type: ignore[typeddict-item]
 
@@ -325,7 +355,10 @@ def test_ends_of_the_calendar(saver: MongoSaver) -> None:
     put(saver, a=1)
     for hours in (-12, 0, 14):
         zone = timezone(timedelta(hours=hours))
-        for before, count in ((datetime.max.replace(tzinfo=zone), 1), (datetime.min.replace(tzinfo=zone), 0)):
+        for before, count in (
+            (datetime.max.replace(tzinfo=zone), 1),
+            (datetime.min.replace(tzinfo=zone), 0),
+        ):
             try:
                 assert len(saver.list_threads(before=before)) == count
             except InvalidInputError:

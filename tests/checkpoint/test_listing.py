@@ -1,4 +1,6 @@
-"""Listings, metadata and unusual values: what users of other savers ran into, and what is right instead."""
+"""Listings, metadata and unusual values: what users of other savers ran into, and what is right
+instead.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ async def calls(mongo_uri: str, database_name: str, kind: str) -> AsyncIterator[
 def includes(metadata: Any, wanted: Any) -> bool:
     """Say by brute force whether metadata includes what a filter wants."""
     if isinstance(wanted, dict):
-        return isinstance(metadata, dict) and all(k in metadata and includes(metadata[k], v) for k, v in wanted.items())
+        return isinstance(metadata, dict) and all(
+            k in metadata and includes(metadata[k], v) for k, v in wanted.items()
+        )
     return isinstance(metadata, bool) == isinstance(wanted, bool) and metadata == wanted
 
 
@@ -71,7 +75,13 @@ CHOICES: dict[str, list[Any]] = {
     "number": [0, 1, -1, 2**40, 1.5, 2**63 - 1],
     "flag": [True, False],
     "nothing": [None, 0],
-    "nested": [{"a": {"b": 1}, "c": [1]}, {"a": {"b": 2}}, {"c": None, "a": 1}, {}, {"a.b": 1, "$a": 2}],
+    "nested": [
+        {"a": {"b": 1}, "c": [1]},
+        {"a": {"b": 2}},
+        {"c": None, "a": 1},
+        {},
+        {"a.b": 1, "$a": 2},
+    ],
 }
 FILTERS: list[dict[str, Any]] = [
     *({key: value} for key, values in CHOICES.items() for value in values),
@@ -101,12 +111,21 @@ async def test_a_filter_with_limit_and_before_gives_what_brute_force_says(calls:
     assert len(everything) == 42
     assert identifiers == sorted(identifiers, reverse=True)
     bounds = [None, everything[20].config]
-    places: list[Any] = [None, THREAD, {"configurable": {"thread_id": "t", "checkpoint_ns": "child:1"}}]
-    for wanted, (limit, before, place) in product(FILTERS, [(None, None, places[1]), *product([2], bounds, places)]):
+    places: list[Any] = [
+        None,
+        THREAD,
+        {"configurable": {"thread_id": "t", "checkpoint_ns": "child:1"}},
+    ]
+    for wanted, (limit, before, place) in product(
+        FILTERS, [(None, None, places[1]), *product([2], bounds, places)]
+    ):
         expected = [
             one
             for one in everything
-            if all(one.config["configurable"][key] == part for key, part in (place or THREAD)["configurable"].items())
+            if all(
+                one.config["configurable"][key] == part
+                for key, part in (place or THREAD)["configurable"].items()
+            )
             or place is None
             if before is None or one.config["configurable"]["checkpoint_id"] < identifiers[20]
             if includes(one.metadata, wanted)
@@ -133,17 +152,25 @@ async def test_limits(calls: Calls) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_the_user_of_a_config_is_found_and_private_keys_are_not_stored(calls: Calls) -> None:
     for user, thread in (("ada", "t"), ("ada", "u"), ("bob", "v")):
-        await Steps(calls, thread, "", user_id=user, __secret="s", __pregel_task_id="p").put({"own": 1}, a=1)
+        await Steps(calls, thread, "", user_id=user, __secret="s", __pregel_task_id="p").put(
+            {"own": 1}, a=1
+        )
     found = await calls.list(None, filter={"user_id": "ada"})
     assert sorted(one.config["configurable"]["thread_id"] for one in found) == ["t", "u"]
     assert all(
-        one.metadata == {"source": "loop", "step": 0, "parents": {}, "own": 1, "user_id": "ada"} for one in found
+        one.metadata == {"source": "loop", "step": 0, "parents": {}, "own": 1, "user_id": "ada"}
+        for one in found
     )
-    assert {one.thread_id for one in await calls("list_threads", filter={"user_id": "ada"})} == {"u", "t"}
+    assert {one.thread_id for one in await calls("list_threads", filter={"user_id": "ada"})} == {
+        "u",
+        "t",
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("given", [7, UUID("00000000-0000-4000-8000-000000000007"), "ünï/code\n$.x", "\x00"])
+@pytest.mark.parametrize(
+    "given", [7, UUID("00000000-0000-4000-8000-000000000007"), "ünï/code\n$.x", "\x00"]
+)
 async def test_a_thread_id_works_as_its_string(given: Any, calls: Calls) -> None:
     await Steps(calls, given).put(a=1)
     as_text: Any = {"configurable": {"thread_id": str(given)}}
@@ -211,10 +238,16 @@ VALUES: dict[str, Any] = {
 async def test_what_the_serializer_can_do_round_trips_everywhere(name: str, calls: Calls) -> None:
     value = VALUES[name]
     config = await Steps(calls).put({"own": value}, channel=value, long=[value, "x" * 10_000])
-    await calls("put_writes", config, [("channel", value), ("long", [value, "x" * 100_000])], "task")
+    await calls(
+        "put_writes", config, [("channel", value), ("long", [value, "x" * 100_000])], "task"
+    )
     found = await calls("get_tuple", config)
     truth = calls.target.serde.loads_typed(calls.target.serde.dumps_typed(value))
-    kept = [found.checkpoint["channel_values"]["channel"], found.pending_writes[0][2], found.metadata["own"]]
+    kept = [
+        found.checkpoint["channel_values"]["channel"],
+        found.pending_writes[0][2],
+        found.metadata["own"],
+    ]
     kept += [found.checkpoint["channel_values"]["long"][0], found.pending_writes[1][2][0]]
     for one in kept:
         assert (one, type(one)) == (truth, type(truth))
@@ -227,13 +260,21 @@ async def test_arrays_round_trip_everywhere(calls: Calls) -> None:
     config = await Steps(calls).put({"own": array}, channel=array)
     await calls("put_writes", config, [("channel", array)], "task")
     found = await calls("get_tuple", config)
-    for one in (found.checkpoint["channel_values"]["channel"], found.pending_writes[0][2], found.metadata["own"]):
+    for one in (
+        found.checkpoint["channel_values"]["channel"],
+        found.pending_writes[0][2],
+        found.metadata["own"],
+    ):
         np.testing.assert_array_equal(one, array, strict=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("value", [2**70, open, (one for one in ())], ids=["2**70", "function", "generator"])
-async def test_what_the_serializer_cannot_do_fails_the_same_way_everywhere(value: Any, calls: Calls) -> None:
+@pytest.mark.parametrize(
+    "value", [2**70, open, (one for one in ())], ids=["2**70", "function", "generator"]
+)
+async def test_what_the_serializer_cannot_do_fails_the_same_way_everywhere(
+    value: Any, calls: Calls
+) -> None:
     steps = Steps(calls)
     before = await steps.put(a=1)
     serde = calls.target.serde
@@ -257,14 +298,18 @@ async def test_metadata_is_as_in_memory(calls: Calls) -> None:
     memory = Calls(InMemorySaver(), "blocking")
     told = []
     for target in (memory, calls):
-        steps = Steps(target, "t", "", user_id="ada\x00", number=1.5, flag=True, odd=[1], langgraph_step=3)
+        steps = Steps(
+            target, "t", "", user_id="ada\x00", number=1.5, flag=True, odd=[1], langgraph_step=3
+        )
         await steps.put({"nul": "a\x00b", "writes": {"node": {"x": 1}}}, a=1)
         told.append((await target("get_tuple", steps.config)).metadata)
     assert told[0] == told[1]
 
 
 @pytest.mark.parametrize("kind_of", ["checkpoint", "thread", "write"])
-def test_a_document_from_the_future_is_refused(kind_of: str, mongo_client: MongoClient, database_name: str) -> None:
+def test_a_document_from_the_future_is_refused(
+    kind_of: str, mongo_client: MongoClient, database_name: str
+) -> None:
     async def fill() -> Any:
         steps = Steps(Calls(MongoSaver(mongo_client, database_name), "blocking"))
         await steps.put(a=1)
@@ -276,17 +321,25 @@ def test_a_document_from_the_future_is_refused(kind_of: str, mongo_client: Mongo
     config = finished.value.value
     database = mongo_client[database_name]
     writes = "mongomem_checkpoint_writes"
-    place, query = (writes, {}) if kind_of == "write" else ("mongomem_checkpoints", {"type": kind_of})
+    place, query = (
+        (writes, {}) if kind_of == "write" else ("mongomem_checkpoints", {"type": kind_of})
+    )
     assert database[place].update_many(query, {"$set": {"schema_version": 99}}).modified_count == 1
     saver = MongoSaver(mongo_client, database_name)
     with pytest.raises(SchemaVersionError, match="99"):
-        _ = saver.get_tuple(config) if kind_of != "thread" else saver.put(config, empty_checkpoint(), {}, {})
+        _ = (
+            saver.get_tuple(config)
+            if kind_of != "thread"
+            else saver.put(config, empty_checkpoint(), {}, {})
+        )
     assert list(saver.list(None)) == [] if kind_of != "thread" else saver.list_threads() == []
     assert saver.damaged_documents == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("config", [{"configurable": {}}, {"configurable": {"thread_id": None}}, {}, {"metadata": {}}])
+@pytest.mark.parametrize(
+    "config", [{"configurable": {}}, {"configurable": {"thread_id": None}}, {}, {"metadata": {}}]
+)
 async def test_a_config_without_a_thread_lists_nobodys(
     config: Any, kind: str, mongo_uri: str, database_name: str
 ) -> None:
@@ -300,7 +353,9 @@ async def test_a_config_without_a_thread_lists_nobodys(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("wrong", [None, 0, 1, "", "no", [], {"$ne": None}])
-async def test_what_is_no_dry_run_removes_nothing(wrong: Any, kind: str, mongo_uri: str, database_name: str) -> None:
+async def test_what_is_no_dry_run_removes_nothing(
+    wrong: Any, kind: str, mongo_uri: str, database_name: str
+) -> None:
     async with saver_of(kind, mongo_uri, database_name) as saver:
         calls = Calls(saver, kind)
         steps = Steps(calls)

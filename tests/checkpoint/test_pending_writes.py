@@ -1,4 +1,6 @@
-"""Pending writes, time travel and concurrency: what users of other savers ran into, and what is right instead."""
+"""Pending writes, time travel and concurrency: what users of other savers ran into, and what is
+right instead.
+"""
 
 from __future__ import annotations
 
@@ -62,9 +64,13 @@ async def test_no_writes_are_stored_as_none(calls: Calls) -> None:
 async def test_writes_come_in_the_order_of_path_task_and_number(calls: Calls) -> None:
     config = await Steps(calls).put(c=1)
     for task, path in (("aaa", "~b1"), ("zzz", "~a1"), ("bbb", "~b1")):
-        await calls("put_writes", config, deque((f"c{number}", number) for number in range(12)), task, path)
+        await calls(
+            "put_writes", config, deque((f"c{number}", number) for number in range(12)), task, path
+        )
     found = (await calls("get_tuple", config)).pending_writes
-    assert found == [(task, f"c{number}", number) for task in ("zzz", "aaa", "bbb") for number in range(12)]
+    assert found == [
+        (task, f"c{number}", number) for task in ("zzz", "aaa", "bbb") for number in range(12)
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,7 +78,9 @@ async def test_any_number_of_long_writes_is_read_with_its_checkpoint(calls: Call
     for count in (MOST_JOINED - 1, MOST_JOINED, MOST_JOINED + 1, 5 * MOST_JOINED):
         config = await Steps(calls, f"thread {count}").put(c=1)
         for task in range(0, count, 50):
-            some = [(f"c{number}", [number] * 60_000) for number in range(task, min(task + 50, count))]
+            some = [
+                (f"c{number}", [number] * 60_000) for number in range(task, min(task + 50, count))
+            ]
             await calls("put_writes", config, some, f"{task:04}")
         found = (await calls("get_tuple", config)).pending_writes
         assert [(channel, value[0]) for _, channel, value in found] == [
@@ -80,7 +88,9 @@ async def test_any_number_of_long_writes_is_read_with_its_checkpoint(calls: Call
         ]
 
 
-def test_a_large_checkpoint_with_large_writes_is_read(mongo_client: MongoClient, database_name: str) -> None:
+def test_a_large_checkpoint_with_large_writes_is_read(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     saver = MongoSaver(mongo_client, database_name)
     thread: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
     config = saver.put(thread, empty_checkpoint(), {"source": "loop", "step": 1, "parents": {}}, {})
@@ -99,12 +109,19 @@ async def test_writes_belong_to_their_checkpoint_whenever_they_come(calls: Calls
     first = await steps.put(c=1)
     second = await steps.put(c=2)
     await calls("put_writes", first, [("late", 1)], "task")
-    early = {"configurable": {**first["configurable"], "checkpoint_id": "ffffffff-0000-6000-8000-000000000000"}}
+    early = {
+        "configurable": {
+            **first["configurable"],
+            "checkpoint_id": "ffffffff-0000-6000-8000-000000000000",
+        }
+    }
     await calls("put_writes", early, [("early", 2)], "task")
     assert (await calls("get_tuple", first)).pending_writes == [("task", "late", 1)]
     assert (await calls("get_tuple", second)).pending_writes == []
     assert await calls("get_tuple", early) is None
-    checkpoint = (await calls("get_tuple", second)).checkpoint | {"id": "ffffffff-0000-6000-8000-000000000000"}
+    checkpoint = (await calls("get_tuple", second)).checkpoint | {
+        "id": "ffffffff-0000-6000-8000-000000000000"
+    }
     for _ in range(2):  # put twice keeps the writes
         await calls("put", second, checkpoint, {"source": "loop", "step": 9}, {})
         found = await calls("get_tuple", early)
@@ -118,7 +135,13 @@ async def test_list_and_get_tuple_give_equal_tuples(calls: Calls) -> None:
     for steps in (Steps(calls), Steps(calls, "t", "child:1")):
         for number in range(3):
             await steps.put(large="x" * 10_000 * number, number=number)
-            writes = [("a", number), (INTERRUPT, "?"), (RESUME, [1]), (TASKS, "t"), ("b", "y" * 70_000)]
+            writes = [
+                ("a", number),
+                (INTERRUPT, "?"),
+                (RESUME, [1]),
+                (TASKS, "t"),
+                ("b", "y" * 70_000),
+            ]
             await calls("put_writes", steps.config, writes, "task", "~path")
     listed = await calls.list(THREAD)
     assert len(listed) == 6
@@ -130,14 +153,35 @@ async def test_list_and_get_tuple_give_equal_tuples(calls: Calls) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_config_may_carry_what_no_database_can_hold(calls: Calls) -> None:
     run_id = UUID("00000000-0000-4000-8000-000000000001")
-    carried = {"run_id": run_id, "__pregel_send": print, "__pregel_read": deque(), "odd": object(), "user_id": "ada"}
+    carried = {
+        "run_id": run_id,
+        "__pregel_send": print,
+        "__pregel_read": deque(),
+        "odd": object(),
+        "user_id": "ada",
+    }
     steps = Steps(calls, "t", "", **carried)
-    steps.config |= {"run_id": run_id, "callbacks": [object()], "metadata": {"__own": "x", "lang": "en"}}
+    steps.config |= {
+        "run_id": run_id,
+        "callbacks": [object()],
+        "metadata": {"__own": "x", "lang": "en"},
+    }
     config = await steps.put(c=1)
-    await calls("put_writes", {"configurable": {**carried, **config["configurable"]}}, deque([("a", 1)]), "task")
+    await calls(
+        "put_writes",
+        {"configurable": {**carried, **config["configurable"]}},
+        deque([("a", 1)]),
+        "task",
+    )
     (found,) = await calls.list(THREAD, filter={"user_id": "ada"})
     assert found.pending_writes == [("task", "a", 1)]
-    assert found.metadata == {"source": "loop", "step": 0, "parents": {}, "user_id": "ada", "lang": "en"}
+    assert found.metadata == {
+        "source": "loop",
+        "step": 0,
+        "parents": {},
+        "user_id": "ada",
+        "lang": "en",
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -158,7 +202,10 @@ async def test_only_what_comes_behind_a_fork_runs_again(calls: Calls) -> None:
     listed = [one async for one in play.each(calls.target, "list", config)]
     parents = {one.config["configurable"]["checkpoint_id"]: one.parent_config for one in listed}
     base_id = base.config["configurable"]["checkpoint_id"]
-    assert [parents[child]["configurable"]["checkpoint_id"] for child in children] == [base_id, base_id]
+    assert [parents[child]["configurable"]["checkpoint_id"] for child in children] == [
+        base_id,
+        base_id,
+    ]
 
 
 PROCESS = """
@@ -184,11 +231,15 @@ asyncio.run(main(*sys.argv[1:4]))
 """
 
 
-def test_two_processes_write_to_one_thread(mongo_uri: str, mongo_client: MongoClient, database_name: str) -> None:
+def test_two_processes_write_to_one_thread(
+    mongo_uri: str, mongo_client: MongoClient, database_name: str
+) -> None:
     paths = [path for path in sys.path if path]
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", PROCESS, mongo_uri, database_name, name, *paths], stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", PROCESS, mongo_uri, database_name, name, *paths],
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for name in ("left", "right")
     ]
@@ -199,7 +250,10 @@ def test_two_processes_write_to_one_thread(mongo_uri: str, mongo_client: MongoCl
     listed = list(saver.list(THREAD))
     assert len(listed) == 80
     for one in listed:
-        name, values = one.checkpoint["channel_values"]["name"], one.checkpoint["channel_values"]["large"]
+        name, values = (
+            one.checkpoint["channel_values"]["name"],
+            one.checkpoint["channel_values"]["large"],
+        )
         assert set(values) == {values[0]}
         assert values[0].startswith(name)
         assert saver.get_tuple(one.config) == one
@@ -215,10 +269,15 @@ async def test_a_reader_sees_every_channel_while_another_writes(
     def read() -> None:
         with MongoClient(mongo_uri) as client:
             while not done.is_set():
-                saver = MongoSaver(client, database_name, cache_bytes=0 if len(reads) % 2 else 2**20)
+                saver = MongoSaver(
+                    client, database_name, cache_bytes=0 if len(reads) % 2 else 2**20
+                )
                 values = saver.get_tuple(THREAD).checkpoint["channel_values"]
                 reads.append(values["number"])
-                if values.keys() != {"long", "number"} or len(values["long"]) != 9_000 + values["number"]:
+                if (
+                    values.keys() != {"long", "number"}
+                    or len(values["long"]) != 9_000 + values["number"]
+                ):
                     wrong.append(values)
 
     reader = threading.Thread(target=read)
@@ -236,7 +295,9 @@ async def test_repeated_content_of_a_changed_value_reads_as_it_was(calls: Calls)
     steps = Steps(calls)
     placed = [await steps.put(long=f"{number}" * 50_000) for number in range(12)]
     for number, config in enumerate(placed):
-        assert (await calls("get_tuple", config)).checkpoint["channel_values"] == {"long": f"{number}" * 50_000}
+        assert (await calls("get_tuple", config)).checkpoint["channel_values"] == {
+            "long": f"{number}" * 50_000
+        }
 
 
 @pytest.mark.parametrize("kind", ["awaiting", "threaded"])
@@ -279,18 +340,28 @@ async def test_a_late_write_does_not_bring_a_deleted_thread_back(calls: Calls) -
     assert (await calls("get_tuple", anew)).pending_writes == []
 
 
-async def test_savers_under_different_prefixes_do_not_meet(mongo_client: MongoClient, database_name: str) -> None:
-    both = [MongoSaver(mongo_client, database_name, collection_prefix=prefix) for prefix in ("left_", "right_")]
+async def test_savers_under_different_prefixes_do_not_meet(
+    mongo_client: MongoClient, database_name: str
+) -> None:
+    both = [
+        MongoSaver(mongo_client, database_name, collection_prefix=prefix)
+        for prefix in ("left_", "right_")
+    ]
     left, right = (Steps(Calls(saver, "blocking")) for saver in both)
     await left.put(c="left")
     await right.put(c="right")
     both[0].put_writes(left.config, [("a", 1)], "task")
-    assert [saver.get_tuple(THREAD).checkpoint["channel_values"] for saver in both] == [{"c": "left"}, {"c": "right"}]
+    assert [saver.get_tuple(THREAD).checkpoint["channel_values"] for saver in both] == [
+        {"c": "left"},
+        {"c": "right"},
+    ]
     both[0].delete_thread("t")
     assert [len(list(saver.list(None))) for saver in both] == [0, 1]
 
 
-async def test_concurrent_puts_of_one_async_client_on_one_thread(mongo_uri: str, database_name: str) -> None:
+async def test_concurrent_puts_of_one_async_client_on_one_thread(
+    mongo_uri: str, database_name: str
+) -> None:
     async with AsyncMongoClient(mongo_uri) as client:
         calls = Calls(MongoSaver(client, database_name), "awaiting")
         await asyncio.gather(*(Steps(calls).put(long=f"{number}" * 9_000) for number in range(50)))
@@ -312,7 +383,9 @@ async def test_a_copy_leaves_what_the_target_has_and_brings_what_it_lacks(calls:
     await calls("prune", ["t"])
     await calls("copy_thread", "t", "copy")
     after = await calls.list(copied)
-    assert [one._replace(pending_writes=None) for one in after] == [one._replace(pending_writes=None) for one in before]
+    assert [one._replace(pending_writes=None) for one in after] == [
+        one._replace(pending_writes=None) for one in before
+    ]
     assert sorted(after[0].pending_writes) == [
         ("task", RESUME, "of the copy"),
         ("task", "a", "of the copy"),
@@ -320,4 +393,9 @@ async def test_a_copy_leaves_what_the_target_has_and_brings_what_it_lacks(calls:
     ]
     await steps.put(number=3)
     await calls("copy_thread", "t", "copy")
-    assert [one.checkpoint["channel_values"]["number"] for one in await calls.list(copied)] == [3, 2, 1, 0]
+    assert [one.checkpoint["channel_values"]["number"] for one in await calls.list(copied)] == [
+        3,
+        2,
+        1,
+        0,
+    ]

@@ -19,7 +19,18 @@ from support.savers import Calls
 
 COLLECTIONS = ("mongomem_checkpoints", "mongomem_checkpoint_writes")
 THREAD: Any = {"configurable": {"thread_id": "t"}}
-EXPLAINED = {"find", "filter", "sort", "limit", "projection", "skip", "hint", "aggregate", "pipeline", "cursor"}
+EXPLAINED = {
+    "find",
+    "filter",
+    "sort",
+    "limit",
+    "projection",
+    "skip",
+    "hint",
+    "aggregate",
+    "pipeline",
+    "cursor",
+}
 EXPLAINED |= {"update", "delete"}
 
 
@@ -66,13 +77,20 @@ async def use_everything(saver: MongoSaver) -> None:
     calls = Calls(saver, "awaiting")
     steps = Steps(calls)
     for number in range(4):
-        await steps.put({"run_id": f"run {number}", "user_id": "ada"}, long=[str(number)] * 9000, n=number)
+        await steps.put(
+            {"run_id": f"run {number}", "user_id": "ada"}, long=[str(number)] * 9000, n=number
+        )
         await calls("put_writes", steps.config, [("a", 1), ("__error__", "x" * 70_000)], "task")
     saver._state.forget_all()
     await steps.put(n=5)
     child: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
     for place in (None, THREAD, child, steps.config):
-        for wanted in (None, {"source": "loop"}, {"run_id": "run 1"}, {"user_id": "ada", "n": {"a": 1}}):
+        for wanted in (
+            None,
+            {"source": "loop"},
+            {"run_id": "run 1"},
+            {"user_id": "ada", "n": {"a": 1}},
+        ):
             most = 3 if place is None else None  # else it is a matter of reading everything
             await calls.list(place, filter=wanted, limit=most)
             await calls.list(place, filter=wanted, before=steps.config, limit=3)
@@ -115,8 +133,11 @@ async def test_every_query_is_served_by_an_index(
     assert len(shapes) > 25
     slow = []
     for shape in shapes.values():
-        explained = mongo_client[database_name].command({"explain": shape, "verbosity": "queryPlanner"})
-        # Digests of members are compared one by one, so the threads that have some are all read, a page at a time.
+        explained = mongo_client[database_name].command(
+            {"explain": shape, "verbosity": "queryPlanner"}
+        )
+        # Digests of members are compared one by one, so the threads that have some are all read, a
+        # page at a time.
         sorts = {"SORT"} if "'$gte': b''" in repr(shape) else set()
         if used := stages(explained.get("queryPlanner", explained)) & {"COLLSCAN", "SORT"} - sorts:
             slow.append((shape, used))
@@ -144,7 +165,9 @@ def fill(database: Any, pattern: dict[str, list[dict[str, Any]]]) -> None:
             for number in threads
             for one in documents
         ]
-        database.get_collection(name, write_concern=WriteConcern(1, j=False)).insert_many(copies, ordered=False)
+        database.get_collection(name, write_concern=WriteConcern(1, j=False)).insert_many(
+            copies, ordered=False
+        )
 
 
 def _shape(value: Any) -> Any:

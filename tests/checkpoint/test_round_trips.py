@@ -80,12 +80,16 @@ async def test_many_puts_at_once_leave_the_loop_free_and_make_no_thread(
             await asyncio.sleep(0)
 
     watching = asyncio.ensure_future(watch())
-    await asyncio.gather(*(Steps(calls, str(uuid4())).put(messages=str(n) * 400) for n in range(200)))
+    await asyncio.gather(
+        *(Steps(calls, str(uuid4())).put(messages=str(n) * 400) for n in range(200))
+    )
     done.set()
     await watching
     assert turns > 200  # each put waits for the server at least once, and others run meanwhile
     made = [one.name for one in threading.enumerate() if one not in threads]
-    assert not [name for name in made if not name.startswith("asyncio_")]  # the driver looks addresses up in those
+    assert not [
+        name for name in made if not name.startswith("asyncio_")
+    ]  # the driver looks addresses up in those
 
 
 async def test_a_large_state_is_serialized_beside_the_loop(saver: MongoSaver) -> None:
@@ -112,7 +116,9 @@ async def test_a_large_state_is_serialized_beside_the_loop(saver: MongoSaver) ->
     assert of_many < of_few + 30_000  # copying a message takes one call, serializing it several
 
 
-async def test_a_first_large_state_is_serialized_off_the_loop(mongo_uri: str, database_name: str) -> None:
+async def test_a_first_large_state_is_serialized_off_the_loop(
+    mongo_uri: str, database_name: str
+) -> None:
     threads: list[threading.Thread] = []
 
     class Watched(JsonPlusSerializer):
@@ -128,7 +134,9 @@ async def test_a_first_large_state_is_serialized_off_the_loop(mongo_uri: str, da
     assert threading.current_thread() not in threads
 
 
-async def test_no_lock_makes_puts_wait_for_each_other(saver: MongoSaver, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_lock_makes_puts_wait_for_each_other(
+    saver: MongoSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await saver.asetup()
     calls, perform = Calls(saver, "awaiting"), BulkWrite.aperform
     under_way, all_there = 0, asyncio.Event()
@@ -146,7 +154,9 @@ async def test_no_lock_makes_puts_wait_for_each_other(saver: MongoSaver, monkeyp
     assert under_way >= 100
 
 
-async def test_breaking_out_of_a_listing_has_not_read_the_rest(saver: MongoSaver, heard: Heard) -> None:
+async def test_breaking_out_of_a_listing_has_not_read_the_rest(
+    saver: MongoSaver, heard: Heard
+) -> None:
     steps = Steps(Calls(saver, "awaiting"))
     for number in range(500):
         await steps.put(number=number)
@@ -161,8 +171,14 @@ async def test_breaking_out_of_a_listing_has_not_read_the_rest(saver: MongoSaver
     assert heard.open_cursors == {0}
 
 
-async def test_a_sync_method_on_an_async_client_fails_at_once_with_advice(saver: MongoSaver) -> None:
-    for call in (lambda: saver.get_tuple(THREAD), lambda: next(saver.list(THREAD)), lambda: saver.delete_thread("t")):
+async def test_a_sync_method_on_an_async_client_fails_at_once_with_advice(
+    saver: MongoSaver,
+) -> None:
+    for call in (
+        lambda: saver.get_tuple(THREAD),
+        lambda: next(saver.list(THREAD)),
+        lambda: saver.delete_thread("t"),
+    ):
         with pytest.raises(UsageError, match="await the async twin"):
             call()
 
@@ -177,15 +193,24 @@ async def test_an_idle_saver_does_nothing(saver: MongoSaver, heard: Heard) -> No
     assert {one.get_name() for one in asyncio.all_tasks()} <= {one.get_name() for one in tasks}
 
 
-async def test_client_options_reach_the_client(mongo_uri: str, heard: Heard, database_name: str) -> None:
-    given: dict[str, Any] = {"db_name": database_name, "appname": "mine", "maxPoolSize": 7, "event_listeners": [heard]}
+async def test_client_options_reach_the_client(
+    mongo_uri: str, heard: Heard, database_name: str
+) -> None:
+    given: dict[str, Any] = {
+        "db_name": database_name,
+        "appname": "mine",
+        "maxPoolSize": 7,
+        "event_listeners": [heard],
+    }
     with MongoSaver.from_conn_string(mongo_uri, ttl=5, **given) as saver:
         assert saver.get_tuple(THREAD) is None
         options = saver._runners.run.database.client.options
         assert (options.pool_options.appname, options.pool_options.max_pool_size) == ("mine", 7)
     async with MongoSaver.from_conn_string(mongo_uri, **given) as saver:
         assert await saver.aget_tuple(THREAD) is None
-    assert [command["$db"] for command in heard.commands if "aggregate" in command] == [database_name] * 2
+    assert [command["$db"] for command in heard.commands if "aggregate" in command] == [
+        database_name
+    ] * 2
     with pytest.raises(UsageError, match="from_conn_string"):
         StateGraph(State).add_node("a", print).add_edge(START, "a").compile(
             checkpointer=MongoSaver.from_conn_string(mongo_uri).get_tuple
@@ -215,14 +240,20 @@ def test_a_closed_connection_is_not_noticed(mongo_uri: str, database_name: str) 
 async def test_memory_is_flat_over_300_steps(mongo_client: MongoClient, database_name: str) -> None:
     saver = MongoSaver(mongo_client, database_name, cache_bytes=2**20)
     builder = StateGraph(State)
-    builder.add_node("node", lambda state: {"topic": str(uuid4()) * 1000, "count": state["count"] + 1})
+    builder.add_node(
+        "node", lambda state: {"topic": str(uuid4()) * 1000, "count": state["count"] + 1}
+    )
     builder.add_edge(START, "node")
-    builder.add_conditional_edges("node", lambda state: "node" if state["count"] % 100 else "__end__")
+    builder.add_conditional_edges(
+        "node", lambda state: "node" if state["count"] % 100 else "__end__"
+    )
     graph = builder.compile(checkpointer=saver)
     used = []
     tracemalloc.start()
     for start in (0, 100, 200):
-        await graph.ainvoke({"count": start}, {**THREAD, "recursion_limit": 200}, durability="async")
+        await graph.ainvoke(
+            {"count": start}, {**THREAD, "recursion_limit": 200}, durability="async"
+        )
         used.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert used[2] - used[1] < 2**20

@@ -43,7 +43,14 @@ def config(**changed: Any) -> Any:
 
 
 def checkpoint(**changed: Any) -> Any:
-    plain = {"v": 4, "id": "c", "ts": "", "channel_values": {}, "channel_versions": {}, "versions_seen": {}}
+    plain = {
+        "v": 4,
+        "id": "c",
+        "ts": "",
+        "channel_values": {},
+        "channel_versions": {},
+        "versions_seen": {},
+    }
     return plain | changed
 
 
@@ -65,7 +72,10 @@ async def test_no_operator_gets_into_a_query(
         ("put_writes", (config(), [("a", 1)], wrong), {}),
         ("put_writes", (config(), [("a", 1)], "task", wrong), {}),
         ("put_writes", (config(), [(wrong, 1)], "task"), {}),
-        *(("get_delta_channel_history", (), {"config": place, "channels": ["a"]}) for place in places),
+        *(
+            ("get_delta_channel_history", (), {"config": place, "channels": ["a"]})
+            for place in places
+        ),
         ("get_delta_channel_history", (), {"config": config(), "channels": [wrong]}),
         ("delete_thread", (wrong,), {}),
         ("delete_for_runs", ([wrong],), {}),
@@ -95,25 +105,41 @@ async def test_no_operator_gets_into_a_query(
 @pytest.mark.parametrize("name", WRONG)
 async def test_what_a_filter_wants_is_data(name: str, calls: Calls) -> None:
     await Steps(calls).put({"user_id": "ada", "nested": {"a": "t"}}, a=1)
-    for wanted in ({"user_id": WRONG[name]}, {"nested": {"a": WRONG[name]}}, {"nested": WRONG[name]}):
+    for wanted in (
+        {"user_id": WRONG[name]},
+        {"nested": {"a": WRONG[name]}},
+        {"nested": WRONG[name]},
+    ):
         assert await calls.list(None, filter=wanted) == []
         assert await calls("list_threads", filter=wanted) == []
     for operator in ("$where", "$expr", "$or", "$function"):
-        for call in (calls.list(None, filter={operator: "true"}), calls("list_threads", filter={operator: "true"})):
+        for call in (
+            calls.list(None, filter={operator: "true"}),
+            calls("list_threads", filter={operator: "true"}),
+        ):
             with pytest.raises((TypeError, ValueError)):
                 await call
 
 
 def malicious(path: str) -> bytes:
-    """Return what JsonPlusSerializer writes for an object, naming a function that it must not call."""
+    """Return what JsonPlusSerializer writes for an object, naming a function that it must not
+    call.
+    """
     return ormsgpack.packb(ormsgpack.Ext(0, ormsgpack.packb(("os", "mkdir", path))))
 
 
 @pytest.mark.parametrize("place", ["body", "channel", "write"])
 @pytest.mark.parametrize("pickled", [False, True])
-@pytest.mark.parametrize("serde", [None, JsonPlusSerializer(allowed_msgpack_modules=None)], ids=["default", "strict"])
+@pytest.mark.parametrize(
+    "serde", [None, JsonPlusSerializer(allowed_msgpack_modules=None)], ids=["default", "strict"]
+)
 async def test_a_malicious_payload_is_not_executed(
-    place: str, pickled: bool, serde: Any, mongo_client: MongoClient, database_name: str, tmp_path: Any
+    place: str,
+    pickled: bool,
+    serde: Any,
+    mongo_client: MongoClient,
+    database_name: str,
+    tmp_path: Any,
 ) -> None:
     target = tmp_path / "made"
     saver = MongoSaver(mongo_client, database_name, serde=serde)
@@ -128,7 +154,11 @@ async def test_a_malicious_payload_is_not_executed(
         reply = database.mongomem_checkpoint_writes.update_one({}, change)
     else:
         evil, other = {"type": kind, "length": len(content)}, {"type": "null", "length": 0}
-        values = {"body": evil, "channels": []} if place == "body" else {"body": other, "channels": [evil]}
+        values = (
+            {"body": evil, "channels": []}
+            if place == "body"
+            else {"body": other, "channels": [evil]}
+        )
         values["channels"] = [{"channel": "a", **value} for value in values["channels"]]
         reply = database.mongomem_checkpoints.update_one(
             {"type": "checkpoint"}, {"$set": {**values, "content": {"data": content}}}
@@ -147,12 +177,17 @@ async def test_an_allowlist_lets_more_types_through_and_shares_everything_else(
     from langchain_core.documents import Document
 
     class_path = (Document.__module__, Document.__name__)
-    strict = MongoSaver(mongo_client, database_name, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+    strict = MongoSaver(
+        mongo_client, database_name, serde=JsonPlusSerializer(allowed_msgpack_modules=None)
+    )
     clone = strict.with_allowlist([("tests.checkpoint.test_listing", "Colour")])
     assert isinstance(clone, MongoSaver)
     steps = Steps(Calls(clone, "blocking"))
     await steps.put(a=Document(page_content=class_path[0]))
-    assert strict.get_tuple(steps.config).checkpoint["channel_values"]["a"].page_content == class_path[0]
+    assert (
+        strict.get_tuple(steps.config).checkpoint["channel_values"]["a"].page_content
+        == class_path[0]
+    )
     assert clone._state is strict._state
     strict.delete_thread("t")
     assert clone.get_tuple(steps.config) is None
@@ -181,7 +216,9 @@ async def test_no_plaintext_reaches_the_database_of_an_encrypting_saver(
         copied = await calls("get_tuple", {"configurable": {"thread_id": "u"}})
         assert copied.checkpoint["channel_values"] == steps.values
     database = mongo_client[database_name]
-    documents = [document for name in database.list_collection_names() for document in database[name].find()]
+    documents = [
+        document for name in database.list_collection_names() for document in database[name].find()
+    ]
     assert len(documents) > 10
     assert not [document for document in documents if CANARY.encode() in bson.encode(document)]
 
@@ -204,7 +241,9 @@ async def test_an_encrypting_saver_shares_what_did_not_change(
     assert next(sizes)["all"] < 1.5 * len(static)
 
 
-async def test_a_saver_without_the_key_says_so(mongo_client: MongoClient, database_name: str) -> None:
+async def test_a_saver_without_the_key_says_so(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=os.urandom(32))
     steps = Steps(Calls(MongoSaver(mongo_client, database_name, serde=serde), "blocking"))
     await steps.put(a=1)

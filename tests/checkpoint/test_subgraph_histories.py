@@ -1,4 +1,6 @@
-"""Subgraphs in every combination of persistence, with removals between their calls: what remembers goes on so."""
+"""Subgraphs in every combination of persistence, with removals between their calls: what remembers
+goes on so.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Remembering(Turn, total=False):
 
 
 def remembering(saver: Any, outer: str, inner: str, *, asks: bool) -> Any:
-    """Compile three graphs in each other; the two subgraphs note every turn, and tell how many they remember."""
+    """Compile three graphs in each other; the two subgraphs note every turn, and tell how many they
+    remember.
+    """
 
     def note(state: Remembering) -> Any:
         said = f"{state['said']} ({interrupt('sure?')})" if asks else state["said"]
@@ -42,10 +46,17 @@ def remembering(saver: Any, outer: str, inner: str, *, asks: bool) -> Any:
 
     innermost = StateGraph(Remembering).add_node("note", note).add_edge(START, "note")
     middle = StateGraph(Remembering)
-    middle.add_node("count", lambda state: {"notes": [1], "told": [f"outer knows {len(state.get('notes', []))}"]})
+    middle.add_node(
+        "count",
+        lambda state: {"notes": [1], "told": [f"outer knows {len(state.get('notes', []))}"]},
+    )
     middle.add_node("inner", innermost.compile(checkpointer=PERSISTENCE[inner]), input_schema=Turn)
     middle.add_edge(START, "count").add_edge("count", "inner")
-    root = StateGraph(Turn).add_node("outer", middle.compile(checkpointer=PERSISTENCE[outer])).add_edge(START, "outer")
+    root = (
+        StateGraph(Turn)
+        .add_node("outer", middle.compile(checkpointer=PERSISTENCE[outer]))
+        .add_edge(START, "outer")
+    )
     return root.compile(checkpointer=saver)
 
 
@@ -56,7 +67,9 @@ async def play(mongo_uri: str, database_name: str, kind: str) -> AsyncIterator[P
 
 
 async def turn(play: Play, graph: Any, number: int, *, asks: bool, between: Any = None) -> Any:
-    """Play one turn, as a run of its own; `between` is done while it waits for an answer, and behind it."""
+    """Play one turn, as a run of its own; `between` is done while it waits for an answer, and
+    behind it.
+    """
     run: Any = play.thread() | {"metadata": {"run_id": f"run {number}"}}
     result = await play.call(graph, "invoke", {"said": f"turn {number}"}, run)
     if asks:
@@ -84,24 +97,34 @@ async def test_pruning_between_turns_changes_no_answer(
     outer: str, inner: str, rule: str, asks: bool, play: Play
 ) -> None:
     async def prune() -> None:
-        await play.call(play.saver, "prune", [play.thread()["configurable"]["thread_id"]], **RULES[rule])
+        await play.call(
+            play.saver, "prune", [play.thread()["configurable"]["thread_id"]], **RULES[rule]
+        )
 
     ours = remembering(play.saver, outer, inner, asks=asks)
     theirs = remembering(InMemorySaver(), outer, inner, asks=asks)
     for number in range(4):
         told = await turn(play, ours, number, asks=asks, between=prune)
         assert told == await turn(play, theirs, number, asks=asks), f"turn {number}"
-    states = [await play.call(graph, "get_state", play.thread(), subgraphs=True) for graph in (ours, theirs)]
+    states = [
+        await play.call(graph, "get_state", play.thread(), subgraphs=True)
+        for graph in (ours, theirs)
+    ]
     assert states[0].values == states[1].values
 
 
 @pytest.mark.parametrize("kind", ["blocking", "awaiting"])
-async def test_pruning_leaves_one_checkpoint_of_each_namespace_that_outlives_a_call(play: Play) -> None:
+async def test_pruning_leaves_one_checkpoint_of_each_namespace_that_outlives_a_call(
+    play: Play,
+) -> None:
     graph = remembering(play.saver, "of its own", "of its own", asks=False)
     for number in range(3):
         await turn(play, graph, number, asks=False)
     await play.call(play.saver, "prune", [play.thread()["configurable"]["thread_id"]])
-    left = [one.config["configurable"]["checkpoint_ns"] async for one in play.each(play.saver, "list", play.thread())]
+    left = [
+        one.config["configurable"]["checkpoint_ns"]
+        async for one in play.each(play.saver, "list", play.thread())
+    ]
     assert sorted(left) == ["", "outer", "outer|inner"]
 
 
@@ -111,7 +134,10 @@ async def test_pruning_takes_what_belongs_to_finished_calls(play: Play) -> None:
     for number in range(3):
         await turn(play, graph, number, asks=False)
     await play.call(play.saver, "prune", [play.thread()["configurable"]["thread_id"]])
-    left = [one.config["configurable"]["checkpoint_ns"] async for one in play.each(play.saver, "list", play.thread())]
+    left = [
+        one.config["configurable"]["checkpoint_ns"]
+        async for one in play.each(play.saver, "list", play.thread())
+    ]
     assert left == [""]
 
 
@@ -119,7 +145,9 @@ async def test_pruning_takes_what_belongs_to_finished_calls(play: Play) -> None:
 @pytest.mark.parametrize("asks", [False, True])
 @pytest.mark.parametrize("inner", PERSISTENCE)
 @pytest.mark.parametrize("outer", PERSISTENCE)
-async def test_a_removed_run_is_as_if_it_had_not_been(outer: str, inner: str, asks: bool, play: Play) -> None:
+async def test_a_removed_run_is_as_if_it_had_not_been(
+    outer: str, inner: str, asks: bool, play: Play
+) -> None:
     ours = remembering(play.saver, outer, inner, asks=asks)
     theirs = remembering(InMemorySaver(), outer, inner, asks=asks)
     for number in (0, 1, 2):
@@ -132,15 +160,22 @@ async def test_a_removed_run_is_as_if_it_had_not_been(outer: str, inner: str, as
 
 @pytest.mark.parametrize("kind", ["blocking", "awaiting"])
 async def test_an_earlier_run_may_go_and_its_subgraph_remembers(play: Play) -> None:
-    ours, theirs = (remembering(saver, *["of its own"] * 2, asks=False) for saver in (play.saver, InMemorySaver()))
+    ours, theirs = (
+        remembering(saver, *["of its own"] * 2, asks=False)
+        for saver in (play.saver, InMemorySaver())
+    )
     for number in (0, 1, 2):
-        assert await turn(play, ours, number, asks=False) == await turn(play, theirs, number, asks=False)
+        assert await turn(play, ours, number, asks=False) == await turn(
+            play, theirs, number, asks=False
+        )
     await play.call(play.saver, "delete_for_runs", ["run 0", "run 1"])
     assert await turn(play, ours, 3, asks=False) == await turn(play, theirs, 3, asks=False)
 
 
 @pytest.mark.parametrize("kind", ["blocking", "awaiting"])
-async def test_what_a_user_wrote_into_a_subgraph_outlives_the_run_that_called_it(play: Play) -> None:
+async def test_what_a_user_wrote_into_a_subgraph_outlives_the_run_that_called_it(
+    play: Play,
+) -> None:
     ours = remembering(play.saver, "of its own", "none", asks=False)
     await turn(play, ours, 0, asks=False)
     own = [one async for one in play.each(play.saver, "list", play.thread(checkpoint_ns="outer"))]
@@ -165,7 +200,9 @@ async def test_pruning_leaves_the_sends_that_an_old_head_left_with_its_parent(pl
             "channel_versions": {"said": saver.get_next_version(None, None)},
             "versions_seen": {},
         }
-        return await play.call(saver, "put", config, checkpoint, {"source": "loop", "step": 0, "parents": {}}, {})
+        return await play.call(
+            saver, "put", config, checkpoint, {"source": "loop", "step": 0, "parents": {}}, {}
+        )
 
     config = play.thread(checkpoint_ns="")
     for number in range(3):

@@ -1,4 +1,5 @@
-"""Tombstones: what a deletion fences off is not shown, and goes with the tombstone once the grace is over.
+"""Tombstones: what a deletion fences off is not shown, and goes with the tombstone once the grace
+is over.
 
 A put is several statements of one command. `Split` lets a whole deletion run between two of them.
 """
@@ -48,7 +49,9 @@ def checkpoint(values: dict[str, Any], version: str = "1", checkpoint_id: str | 
         "id": checkpoint_id or str(uuid6()),
         "ts": "2026-01-01T00:00:00+00:00",
         "channel_values": values,
-        "channel_versions": {channel: "1" if channel == "static" else version for channel in values},
+        "channel_versions": {
+            channel: "1" if channel == "static" else version for channel in values
+        },
         "versions_seen": {},
         "updated_channels": None,
     }
@@ -62,7 +65,9 @@ class World:
         self.now = datetime.now(timezone.utc).replace(microsecond=0)
 
     def saver(self, driver: Any = None, **options: Any) -> MongoSaver:
-        saver = MongoSaver(self.client, self.name, clock=lambda: self.now, grace=GRACE, auto_setup=False, **options)
+        saver = MongoSaver(
+            self.client, self.name, clock=lambda: self.now, grace=GRACE, auto_setup=False, **options
+        )
         saver._state.is_ours, saver._state.tombstones_looked_for_at = True, self.now
         if driver is not None:
             saver._runners = Runners(driver, saver._runners.arun)
@@ -86,7 +91,9 @@ class World:
 
 @pytest.fixture(params=["mongod", "mongomock"])
 def world(request: Any, mongo_client: MongoClient, database_name: str) -> World:
-    return World(mongo_client if request.param == "mongod" else mongomock.MongoClient(), database_name)
+    return World(
+        mongo_client if request.param == "mongod" else mongomock.MongoClient(), database_name
+    )
 
 
 def straddle(world: World, delete: Callable[[], Any], **options: Any) -> Any:
@@ -129,7 +136,9 @@ def nothing_is_shown(world: World, late: Any) -> None:
         assert list(saver.list(config())) == list(saver.list(None)) == []
         assert list(saver.list(config(), filter={"user_id": "ada"})) == []
         assert saver.list_threads() == []
-        assert saver.get_delta_channel_history(config=late, channels=["static"]) == {"static": {"writes": []}}
+        assert saver.get_delta_channel_history(config=late, channels=["static"]) == {
+            "static": {"writes": []}
+        }
 
 
 @pytest.mark.parametrize("name", DELETIONS)
@@ -149,7 +158,10 @@ def test_the_same_process_does_not_show_it_either(world: World) -> None:
     """Its caches say that the thread lives."""
     saver = world.saver()
     first = saver.put(config(), checkpoint({"count": 1}), METADATA, {})
-    plain, saver._runners = saver._runners, Runners(Split(world.database, lambda: delete(world)), saver._runners.arun)
+    plain, saver._runners = (
+        saver._runners,
+        Runners(Split(world.database, lambda: delete(world)), saver._runners.arun),
+    )
     late = saver.put(first, checkpoint({"count": 2}, "2"), METADATA, {})
     saver._runners = plain
     assert saver.get_tuple(late) is saver.get_tuple(config()) is None
@@ -184,7 +196,9 @@ def test_what_lives_is_shown_also_below_one_that_has_ended(world: World, writes:
     assert world.saver().get_tuple(late) is None
     assert [one.checkpoint for one in world.saver().list(config())] == values[::-1]
     assert [one.checkpoint for one in world.saver().list(config(), limit=1)] == values[:1:-1]
-    (history,) = world.saver().get_delta_channel_history(config=config(), channels=["static"]).values()
+    (history,) = (
+        world.saver().get_delta_channel_history(config=config(), channels=["static"]).values()
+    )
     assert history["seed"] == TEXT
     (thread,) = world.saver().list_threads(count_checkpoints=True)
     assert thread.checkpoint_count == 3
@@ -198,7 +212,9 @@ def test_a_new_life_is_cleaned_of_the_former_one(world: World) -> None:
     world.saver().put_writes(stored, [("count", 4)], "task")
     world.now += GRACE
     world.clean()
-    assert {one["checkpoint_id"] for one in world.documents() if "checkpoint_id" in one} == {value["id"]}
+    assert {one["checkpoint_id"] for one in world.documents() if "checkpoint_id" in one} == {
+        value["id"]
+    }
     assert "ended_at" not in world.client[world.name][COLLECTIONS[0]].find_one({"type": THREAD})
     found = world.saver().get_tuple(config())
     assert found is not None
@@ -318,13 +334,17 @@ def test_a_look_that_fails_does_not_fail_the_put(world: World) -> None:
     saver = _forgetful(world.saver(recording))
     saver.put(config("other"), checkpoint({"count": 1}), METADATA, {})
     assert isinstance(recording.commands[-1], Find)
-    failing = FailingRunner(world.database, len(recording.commands) - 1, error=AutoReconnect("lost"))
+    failing = FailingRunner(
+        world.database, len(recording.commands) - 1, error=AutoReconnect("lost")
+    )
     stored = _forgetful(world.saver(failing)).put(config(), checkpoint({"count": 1}), METADATA, {})
     assert failing.count == len(recording.commands)
     assert world.saver().get_tuple(stored) is not None
 
 
-def test_each_look_is_bounded_and_the_next_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_look_is_bounded_and_the_next_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(delete_plan, "MOST_AT_ONCE", 3)
     saver = world.saver()
     for number in range(8):
@@ -342,22 +362,31 @@ def test_each_look_is_bounded_and_the_next_goes_on(world: World, monkeypatch: py
 @pytest.mark.parametrize("encrypts", [False, True])
 def test_a_tombstone_says_nothing_of_the_thread(world: World, encrypts: bool) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef") if encrypts else None
-    options: dict[str, Any] = {"serde": serde, "clear_metadata": ["user_id", "title", "topic", "preview"]}
+    options: dict[str, Any] = {
+        "serde": serde,
+        "clear_metadata": ["user_id", "title", "topic", "preview"],
+    }
     saver = world.saver(**options)
-    at = saver.put(config(user_id="ada", topic="canary"), checkpoint({"messages": ["canary"]}), METADATA, {})
+    at = saver.put(
+        config(user_id="ada", topic="canary"), checkpoint({"messages": ["canary"]}), METADATA, {}
+    )
     saver.update_thread("t", {"title": "canary"})
     saver.put_writes(at, [("count", "canary")], "task")
     assert "canary" in str(world.documents())
     saver.delete_thread("t")
     (tombstone,) = world.documents()
     told = {"_id", "thread_id", "type", "epoch", "generation", "schema_version"}
-    told |= {"created_at", "touched_at", "stamped_at", "deleted_at"} | ({"name_key"} if encrypts else set())
+    told |= {"created_at", "touched_at", "stamped_at", "deleted_at"} | (
+        {"name_key"} if encrypts else set()
+    )
     assert tombstone.keys() == told
 
 
 @pytest.mark.parametrize("broken_off_at", range(7))
 @pytest.mark.parametrize("finish", ["erase", "clean"])
-def test_a_deletion_that_broke_off_is_finished(world: World, broken_off_at: int, finish: str) -> None:
+def test_a_deletion_that_broke_off_is_finished(
+    world: World, broken_off_at: int, finish: str
+) -> None:
     saver = world.saver()
     saver.put(config(user_id="ada"), checkpoint({"static": TEXT}), METADATA, {})
     saver._runners = Runners(FailingRunner(world.database, broken_off_at + 1), saver._runners.arun)
@@ -365,7 +394,9 @@ def test_a_deletion_that_broke_off_is_finished(world: World, broken_off_at: int,
         saver.delete_thread("t")
     if finish == "erase":
         world.memory().erase_user("ada")
-        assert [one.keys() & {"members", "identity", "updated_at"} for one in world.documents()] == [set()]
+        assert [
+            one.keys() & {"members", "identity", "updated_at"} for one in world.documents()
+        ] == [set()]
     world.now += GRACE
     world.clean()
     if broken_off_at or finish == "erase":
@@ -384,7 +415,13 @@ def test_a_stale_process_begins_a_new_life_once_the_tombstone_is_gone(world: Wor
     seen: list[Any] = []
 
     def read() -> None:
-        seen.append((world.saver().get_tuple(config()), list(world.saver().list(None)), world.saver().list_threads()))
+        seen.append(
+            (
+                world.saver().get_tuple(config()),
+                list(world.saver().list(None)),
+                world.saver().list_threads(),
+            )
+        )
 
     stale._runners = Runners(Split(world.database, read), stale._runners.arun)
     stored = stale.put(first, value, METADATA, {})
@@ -398,7 +435,9 @@ def test_a_stale_process_begins_a_new_life_once_the_tombstone_is_gone(world: Wor
 
 
 @pytest.mark.parametrize("performed", [False, 1, 2, True])
-def test_a_stale_process_that_breaks_off_leaves_what_is_cleaned(world: World, performed: bool | int) -> None:
+def test_a_stale_process_that_breaks_off_leaves_what_is_cleaned(
+    world: World, performed: bool | int
+) -> None:
     for at in range(9):
         stale = world.saver()
         first = stale.put(config(), checkpoint({"static": TEXT, "count": 1}), METADATA, {})
@@ -429,7 +468,9 @@ def test_a_copy_onto_a_thread_that_has_gone_is_whole(world: World) -> None:
     world.saver().put(config(), value, METADATA, {})
     world.saver().put(config("copy"), checkpoint({"static": TEXT[:9000]}), METADATA, {})
     for nth in itertools.count(1):
-        stepped = Stepped(world, copy_thread_plan.copy_thread(world.saver()._context(), "t", "copy")).before(nth)
+        stepped = Stepped(
+            world, copy_thread_plan.copy_thread(world.saver()._context(), "t", "copy")
+        ).before(nth)
         if stepped.command is None:
             break
         world.saver().delete_thread("copy")
@@ -459,7 +500,9 @@ class Stepped:
     def step(self) -> None:
         """Perform the next database command, and whatever follows it without one."""
         is_first = True
-        while self.command is not None and (is_first or not isinstance(self.command, DatabaseCommand)):
+        while self.command is not None and (
+            is_first or not isinstance(self.command, DatabaseCommand)
+        ):
             is_first = is_first and not isinstance(self.command, DatabaseCommand)
             resume: Any = self.plan.send
             answer: Any = None
@@ -482,7 +525,9 @@ SNAPSHOTS: dict[str, list[dict[str, Any]]] = {}
 
 
 def dead_world(value: Any) -> tuple[World, dict[str, Any]]:
-    """Make a thread whose tombstone is due, with what came behind it, and plans of processes that meet there."""
+    """Make a thread whose tombstone is due, with what came behind it, and plans of processes that
+    meet there.
+    """
     world = World(mongomock.MongoClient(), "d")
     stale = world.saver()
     first = stale.put(config(), checkpoint({"static": TEXT, "count": 1}), METADATA, {})
@@ -493,7 +538,11 @@ def dead_world(value: Any) -> tuple[World, dict[str, Any]]:
         "put": lambda: put_plan.put(world.saver()._context(), config(), value, METADATA),
         "stale put": lambda: put_plan.put(stale._context(), first, value, METADATA),
         "put_writes": lambda: put_writes_plan.put_writes(
-            world.saver()._context(), config(checkpoint_id=value["id"]), [("static", TEXT * 2)], "task", ""
+            world.saver()._context(),
+            config(checkpoint_id=value["id"]),
+            [("static", TEXT * 2)],
+            "task",
+            "",
         ),
         "get": lambda: read_plan.get_tuple(world.saver()._context(), config()),
         "delete_thread": lambda: delete_plan.delete_thread(world.saver()._context(), "t"),
@@ -544,7 +593,9 @@ def test_every_order_of_a_put_and_of_cleaning(names: tuple[str, str]) -> None:
         assert (found is not None) == bool(is_put or "put_writes" in names), order
         if found is not None:
             assert found.checkpoint == value
-            assert found.pending_writes == ([("task", "static", TEXT * 2)] if "put_writes" in names else []), order
+            assert found.pending_writes == (
+                [("task", "static", TEXT * 2)] if "put_writes" in names else []
+            ), order
         for _ in range(3):
             world.now += GRACE
             world.clean()
@@ -555,7 +606,9 @@ def test_every_order_of_a_put_and_of_cleaning(names: tuple[str, str]) -> None:
 
 
 def test_the_split_is_where_it_should_be(world: World) -> None:
-    """This file is worth nothing if the deletion does not run between the thread and the checkpoint."""
+    """This file is worth nothing if the deletion does not run between the thread and the
+    checkpoint.
+    """
     kinds: list[Any] = []
 
     def look() -> None:

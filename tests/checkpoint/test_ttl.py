@@ -22,7 +22,9 @@ COLLECTIONS = ("mongomem_checkpoints", "mongomem_checkpoint_writes")
 
 class Clock:
     def __init__(self) -> None:
-        self.now = datetime(2100, 1, 1, tzinfo=timezone.utc)  # behind every clock of a server that expires documents
+        self.now = datetime(
+            2100, 1, 1, tzinfo=timezone.utc
+        )  # behind every clock of a server that expires documents
 
     def __call__(self) -> datetime:
         return self.now
@@ -37,7 +39,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def calls(mongo_uri: str, database_name: str, kind: str, clock: Clock) -> AsyncIterator[Calls]:
+async def calls(
+    mongo_uri: str, database_name: str, kind: str, clock: Clock
+) -> AsyncIterator[Calls]:
     async with saver_of(kind, mongo_uri, database_name, clock=clock, ttl=TTL) as saver:
         yield Calls(saver, kind)
 
@@ -58,7 +62,11 @@ class Monitor:
                     self.database[name].delete_many({field: {"$lt": due}})
 
     def documents(self) -> list[dict[str, Any]]:
-        return [one for name in self.database.list_collection_names() for one in self.database[name].find()]
+        return [
+            one
+            for name in self.database.list_collection_names()
+            for one in self.database[name].find()
+        ]
 
 
 @pytest.fixture
@@ -69,7 +77,12 @@ def monitor(mongo_client: MongoClient, database_name: str, clock: Clock) -> Moni
 @pytest.mark.parametrize("kind", ["blocking", "awaiting", "threaded"])
 @pytest.mark.parametrize("pause", [3, 31, 59])
 async def test_the_newest_state_is_complete_when_the_oldest_data_is_due(
-    pause: int, calls: Calls, clock: Clock, monitor: Monitor, mongo_client: MongoClient, database_name: str
+    pause: int,
+    calls: Calls,
+    clock: Clock,
+    monitor: Monitor,
+    mongo_client: MongoClient,
+    database_name: str,
 ) -> None:
     steps, written = Steps(calls), [("a", 1), ("b", "x" * 100_000)]
     await steps.put(static="s" * 30_000, number=0)
@@ -102,7 +115,9 @@ async def test_a_thread_reads_as_absent_once_its_time_is_over(calls: Calls, cloc
 
 
 @pytest.mark.parametrize("kind", ["blocking", "awaiting"])
-async def test_every_document_of_an_expired_thread_goes(calls: Calls, clock: Clock, monitor: Monitor) -> None:
+async def test_every_document_of_an_expired_thread_goes(
+    calls: Calls, clock: Clock, monitor: Monitor
+) -> None:
     steps = Steps(calls)
     for number in range(3):
         await steps.put(large=f"{number}" * 20_000)
@@ -115,7 +130,9 @@ async def test_every_document_of_an_expired_thread_goes(calls: Calls, clock: Clo
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_thread_that_comes_back_after_its_time_begins_anew(calls: Calls, clock: Clock) -> None:
+async def test_a_thread_that_comes_back_after_its_time_begins_anew(
+    calls: Calls, clock: Clock
+) -> None:
     steps = Steps(calls)
     await steps.put(static="s" * 30_000, a=1)
     await steps.put(a=2)
@@ -127,7 +144,9 @@ async def test_a_thread_that_comes_back_after_its_time_begins_anew(calls: Calls,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_special_writes_replace_and_regular_ones_stay_with_a_ttl_on(calls: Calls, clock: Clock) -> None:
+async def test_special_writes_replace_and_regular_ones_stay_with_a_ttl_on(
+    calls: Calls, clock: Clock
+) -> None:
     config = await Steps(calls).put(a=1)
     for writes in (
         [(INTERRUPT, "first")],
@@ -172,7 +191,12 @@ async def test_every_document_carries_a_stamp_in_utc(
     assert thread.created_at.utcoffset() == timedelta(0)
     assert abs(now - thread.updated_at) < timedelta(minutes=1)
     documents = [one for name in COLLECTIONS for one in mongo_client[database_name][name].find()]
-    assert {one.get("type", "") for one in documents} >= {"thread", "checkpoint", "chunk", "msgpack"}
+    assert {one.get("type", "") for one in documents} >= {
+        "thread",
+        "checkpoint",
+        "chunk",
+        "msgpack",
+    }
     for document in documents:
         for field in [name for name in document if name.endswith("_at")] + ["touched_at"]:
             assert abs(now.replace(tzinfo=None) - document[field]) < timedelta(minutes=1), field
@@ -198,11 +222,17 @@ async def test_a_ttl_turned_on_later_covers_what_is_there(
     assert monitor.documents() == []
 
 
-async def test_the_life_of_threads_can_be_changed(mongo_client: MongoClient, database_name: str) -> None:
+async def test_the_life_of_threads_can_be_changed(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     for minutes in (60, 30, 600):
         MongoSaver(mongo_client, database_name, ttl=minutes).setup()
         for name in COLLECTIONS:
-            (index,) = (one for one in mongo_client[database_name][name].list_indexes() if "expireAfterSeconds" in one)
+            (index,) = (
+                one
+                for one in mongo_client[database_name][name].list_indexes()
+                if "expireAfterSeconds" in one
+            )
             assert index["expireAfterSeconds"] == pytest.approx(minutes * 66, abs=1)
 
 
@@ -225,7 +255,11 @@ async def test_for_ever_ends_a_life_that_the_collections_have(
         assert await not_told("get_tuple", steps.config) is not None
         looker = client if kind == "mongomock" else mongo_client
         for name in COLLECTIONS:
-            assert not [one for one in looker[database_name][name].list_indexes() if "expireAfterSeconds" in one]
+            assert not [
+                one
+                for one in looker[database_name][name].list_indexes()
+                if "expireAfterSeconds" in one
+            ]
 
 
 async def test_a_saver_that_is_told_nothing_keeps_the_life_that_the_collections_have(
@@ -244,7 +278,9 @@ def test_minutes_and_a_timedelta_mean_the_same(mongo_client: MongoClient) -> Non
     assert MongoSaver(mongo_client, ttl=timedelta(hours=1.5))._options.ttl == timedelta(minutes=90)
 
 
-@pytest.mark.parametrize("wrong", [0, -1, timedelta(0), True, "60", {"default_ttl": 60}, float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "wrong", [0, -1, timedelta(0), True, "60", {"default_ttl": 60}, float("nan"), float("inf")]
+)
 def test_a_ttl_that_is_no_time_is_refused(wrong: Any, mongo_client: MongoClient) -> None:
     with pytest.raises(ConfigurationError):
         MongoSaver(mongo_client, ttl=wrong)

@@ -1,4 +1,6 @@
-"""What InMemorySaver stores is stored: the same calls and serializer give the same, or the same kind of error."""
+"""What InMemorySaver stores is stored: the same calls and serializer give the same, or the same
+kind of error.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ import numpy as np
 import pydantic
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -119,11 +127,24 @@ def odd_messages() -> list[Any]:
     return [
         *messages(),
         AIMessage("", tool_calls=calls, id="t"),
-        ToolMessage("found", tool_call_id="c1", artifact={"raw": bytearray(b"\x00"), "at": date(2026, 1, 1)}, id="f"),
+        ToolMessage(
+            "found",
+            tool_call_id="c1",
+            artifact={"raw": bytearray(b"\x00"), "at": date(2026, 1, 1)},
+            id="f",
+        ),
         ToolMessage([{"type": "text", "text": "x"}], tool_call_id="c1", status="error", id="g"),
-        HumanMessage([{"type": "image_url", "image_url": {"url": "data:"}}], additional_kwargs={"a": (1, 2)}, id="h"),
+        HumanMessage(
+            [{"type": "image_url", "image_url": {"url": "data:"}}],
+            additional_kwargs={"a": (1, 2)},
+            id="h",
+        ),
         HumanMessage("named", name="ada", own="extra", id="n"),
-        AIMessage("used", usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}, id="u"),
+        AIMessage(
+            "used",
+            usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+            id="u",
+        ),
         RemoveMessage(id="m1"),
         Document("text", metadata={"set": {1}}),
         HumanMessage("without an id"),
@@ -182,7 +203,10 @@ VALUES: dict[str, Callable[[], Any]] = {
     ],
     "enums": lambda: [Colour.RED, Word.YES, Level.LOW, Rights.READ, Rights.READ | Rights.WRITE],
     "dataclasses": lambda: [Point(1, Point({2}, Frozen(3))), Slotted(b"x")],
-    "models": lambda: [Person(name="Ada", born=date(1815, 12, 10), tags={"a"}), Person.model_construct(name=5)],
+    "models": lambda: [
+        Person(name="Ada", born=date(1815, 12, 10), tags={"a"}),
+        Person.model_construct(name=5),
+    ],
     "a model with a secret": lambda: Person(name="Ada", secret=pydantic.SecretStr("s")),
     "a secret": lambda: pydantic.SecretStr("s"),
     "models of pydantic 1": lambda: OldPerson(name="Ada", age=36),
@@ -209,7 +233,11 @@ VALUES: dict[str, Callable[[], Any]] = {
     "numbers of numpy": lambda: [np.float64(1.5), np.float32(1.5), np.int32(3), np.bool_(True)],
     "sends": lambda: [Send("node", {"a": {1}}), Send("node", None)],
     "interrupts": lambda: [Interrupt(value={"q": {1}}, id="i"), Interrupt(value=None, id="j")],
-    "commands": lambda: [Command(update={"a": 1}, goto="b"), Command(goto=[Send("n", 1)]), Command(resume={"x": 1})],
+    "commands": lambda: [
+        Command(update={"a": 1}, goto="b"),
+        Command(goto=[Send("n", 1)]),
+        Command(resume={"x": 1}),
+    ],
     "items": lambda: Item(
         value={"a": 1},
         key="k",
@@ -226,7 +254,15 @@ VALUES: dict[str, Callable[[], Any]] = {
     "messages beside what cannot be stored": lambda: [*messages(), 2**70],
     "messages with a surrogate": lambda: [*messages(), HumanMessage("\ud800", id="s")],
     "keys of other kinds": lambda: {1: "int", (1, 2): "tuple", None: 0, 1.5: 1, False: 2, b"b": 3},
-    "keys that mean something": lambda: {"a.b": 1, "$where": 2, "": 3, "\x00": 4, "$ref": "c", "$id": 1, "_id": 5},
+    "keys that mean something": lambda: {
+        "a.b": 1,
+        "$where": 2,
+        "": 3,
+        "\x00": 4,
+        "$ref": "c",
+        "$id": 1,
+        "_id": 5,
+    },
     "texts of other classes": lambda: [Text("x"), {Text("k"): 1}],
     "deep": lambda: deep(30),
     "deeper": lambda: deep(100),
@@ -255,7 +291,9 @@ SERIALIZERS: dict[str, Callable[[], Any]] = {
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Say whether two values are equal, of equal types, however deep, and also where they hold themselves."""
+    """Say whether two values are equal, of equal types, however deep, and also where they hold
+    themselves.
+    """
     pairs, met = [(one, other)], set()
     while pairs:
         pair = pairs.pop()
@@ -269,13 +307,20 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def _inner(one: Any, other: Any) -> list[tuple[Any, Any]] | None:
-    """Return the pairs of what is in two values, on which it depends whether they are alike; None: they are not."""
+    """Return the pairs of what is in two values, on which it depends whether they are alike; None:
+    they are not.
+    """
     if type(one) is not type(other):
         return None
     if isinstance(one, Mapping | list | tuple | deque):
-        parts = [[*each, *each.values()] if isinstance(each, Mapping) else [*each] for each in (one, other)]
+        parts = [
+            [*each, *each.values()] if isinstance(each, Mapping) else [*each]
+            for each in (one, other)
+        ]
         return list(zip(*parts, strict=True)) if len(parts[0]) == len(parts[1]) else None
-    if hasattr(one, "__dict__") and not isinstance(one, type | Enum | Path | re.Pattern | np.ndarray):
+    if hasattr(one, "__dict__") and not isinstance(
+        one, type | Enum | Path | re.Pattern | np.ndarray
+    ):
         return [(vars(one), vars(other))]
     if isinstance(one, Interrupt | Send | Item | Slotted):
         return [(getattr(one, name), getattr(other, name)) for name in one.__slots__]
@@ -284,7 +329,9 @@ def _inner(one: Any, other: Any) -> list[tuple[Any, Any]] | None:
 
 def _are_equal(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
-        return bool(one.dtype == other.dtype and one.shape == other.shape and one.tolist() == other.tolist())
+        return bool(
+            one.dtype == other.dtype and one.shape == other.shape and one.tolist() == other.tolist()
+        )
     if isinstance(one, float | np.floating | Decimal) and one != one:
         return bool(other != other)
     return bool(one == other)
@@ -332,7 +379,11 @@ class Both:
 
 def _fail_alike(theirs: Any, ours: Any) -> bool:
     """Say whether both failed; ours says of every value that no serializer takes that it is one."""
-    return isinstance(theirs, type) and isinstance(ours, type) and issubclass(ours, UnstorableValueError | theirs)
+    return (
+        isinstance(theirs, type)
+        and isinstance(ours, type)
+        and issubclass(ours, UnstorableValueError | theirs)
+    )
 
 
 def copied(arguments: Any) -> Any:
@@ -357,7 +408,9 @@ def checkpoint(number: int, values: dict[str, Any]) -> dict[str, Any]:
 
 
 async def store_everywhere(both: Both, value: Callable[[], Any]) -> None:
-    """Store a value in every place there is, and read it back as often as caches begin to matter."""
+    """Store a value in every place there is, and read it back as often as caches begin to
+    matter.
+    """
     place: dict[str, Any] = {"thread_id": both.name, "checkpoint_ns": ""}
     root: Any = {"configurable": place}
     step = {"source": "loop", "step": 0, "parents": {}}
@@ -367,7 +420,14 @@ async def store_everywhere(both: Both, value: Callable[[], Any]) -> None:
     places: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"own": value()}, {"b": 1}),
         ({}, {"whole": value()}),
-        ({}, {"within": [value(), {"x": value()}], "long": "x" * 20_000, "list": [*messages(), value()]}),
+        (
+            {},
+            {
+                "within": [value(), {"x": value()}],
+                "long": "x" * 20_000,
+                "list": [*messages(), value()],
+            },
+        ),
         ({"nested": {"a": [value()]}}, {"c": (value(),)}),
     ]
     for number, (metadata, values) in enumerate(places, 2):
@@ -393,18 +453,24 @@ async def put_back(both: Both) -> None:
         for calls in (both.memory, both.ours):
             found = await calls("get_tuple", root)
             made = checkpoint(number, found.checkpoint["channel_values"])
-            metadata = {key: one for key, one in found.metadata.items() if key != "step"} | {"step": number}
+            metadata = {key: one for key, one in found.metadata.items() if key != "step"} | {
+                "step": number
+            }
             await calls("put", found.config, made, metadata, made["channel_versions"])
         await both.call(f"put back {number}", "get_tuple", root)
 
 
 @pytest.fixture
-async def ours(mongo_uri: str, database_name: str, serializer: str, kind: str) -> AsyncIterator[Calls]:
+async def ours(
+    mongo_uri: str, database_name: str, serializer: str, kind: str
+) -> AsyncIterator[Calls]:
     async with client_of(kind, mongo_uri) as client:
         yield Calls(MongoSaver(client, database_name, serde=SERIALIZERS[serializer]()), kind)
 
 
-COMBINATIONS = [("default", kind) for kind in KINDS] + [(name, "blocking") for name in SERIALIZERS if name != "default"]
+COMBINATIONS = [("default", kind) for kind in KINDS] + [
+    (name, "blocking") for name in SERIALIZERS if name != "default"
+]
 
 
 @pytest.mark.parametrize(("serializer", "kind"), COMBINATIONS)

@@ -13,7 +13,9 @@ from support.graphs import chain_of
 
 
 class Counting(InMemorySaver):
-    """A saver of integers or floats, as those of old were: it does not override the base's versions."""
+    """A saver of integers or floats, as those of old were: it does not override the base's
+    versions.
+    """
 
     first: Any = 1
 
@@ -22,7 +24,9 @@ class Counting(InMemorySaver):
 
 
 @pytest.mark.parametrize("first", [1, 1.0])
-def test_a_thread_from_a_saver_of_numbers_goes_on(first: Any, mongo_client: MongoClient, database_name: str) -> None:
+def test_a_thread_from_a_saver_of_numbers_goes_on(
+    first: Any, mongo_client: MongoClient, database_name: str
+) -> None:
     theirs, ours = Counting(), MongoSaver(mongo_client, database_name)
     theirs.first = first
     config: Any = {"configurable": {"thread_id": "t"}}
@@ -43,4 +47,6 @@ def test_a_thread_from_a_saver_of_numbers_goes_on(first: Any, mongo_client: Mong
         assert result["count"] == 4 + 2 * turn
     newest = ours.get_tuple(config)
     assert newest is not None
-    assert {type(version) for version in newest.checkpoint["channel_versions"].values()} == {type(first)}
+    assert {type(version) for version in newest.checkpoint["channel_versions"].values()} == {
+        type(first)
+    }

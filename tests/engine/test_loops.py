@@ -1,4 +1,6 @@
-"""Sync methods on an AsyncMongoClient: from other threads they work, on its loop they say what to do; none hangs."""
+"""Sync methods on an AsyncMongoClient: from other threads they work, on its loop they say what to
+do; none hangs.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,9 @@ async def test_a_saver_is_called_from_worker_threads(memory: MongoMemory) -> Non
     assert [one.checkpoint["channel_values"]["number"] async for one in saver.alist(None)] == [4]
 
 
-async def test_breaking_out_of_a_listing_in_a_thread_leaves_nothing_open(memory: MongoMemory) -> None:
+async def test_breaking_out_of_a_listing_in_a_thread_leaves_nothing_open(
+    memory: MongoMemory,
+) -> None:
     steps = Steps(Calls(memory.saver, "awaiting"))
     for number in range(50):
         await steps.put(number=number)
@@ -136,12 +140,19 @@ async def test_a_store_is_called_from_worker_threads(memory: MongoMemory) -> Non
         found = store.search(("ada",), query="tea", limit=1)
         listed = store.list_namespaces(prefix=("ada",))
         store.delete(("ada", "facts"), "cat")
-        return [found[0].key, listed, store.get(("ada", "facts"), "cat"), store.delete_namespace(("ada",))]
+        return [
+            found[0].key,
+            listed,
+            store.get(("ada", "facts"), "cat"),
+            store.delete_namespace(("ada",)),
+        ]
 
     assert await asyncio.to_thread(work) == ["tea", [("ada", "facts")], None, 1]
 
 
-async def test_everything_of_a_user_is_exported_and_erased_from_a_thread(memory: MongoMemory) -> None:
+async def test_everything_of_a_user_is_exported_and_erased_from_a_thread(
+    memory: MongoMemory,
+) -> None:
     graph = chain_of(memory.saver, "one", store=memory.store)
     config: Any = {"configurable": {"thread_id": "t", "user_id": "ada"}}
     await graph.ainvoke({"topic": "tea"}, config)
@@ -172,7 +183,9 @@ async def test_a_sync_tool_of_an_awaited_graph_uses_the_store(memory: MongoMemor
         store.put(("ada",), "fact", {"text": text})
         return store.get(("ada",), "fact").value["text"]
 
-    builder = StateGraph(MessagesState).add_node("tools", ToolNode([remember])).add_edge(START, "tools")
+    builder = (
+        StateGraph(MessagesState).add_node("tools", ToolNode([remember])).add_edge(START, "tools")
+    )
     graph = builder.compile(checkpointer=memory.saver, store=memory.store)
     call = {"name": "remember", "args": {"text": "tea"}, "id": "1", "type": "tool_call"}
     result = await graph.ainvoke({"messages": [AIMessage("", tool_calls=[call])]}, THREAD)
@@ -186,7 +199,9 @@ async def test_a_sync_subgraph_of_an_awaited_graph_keeps_its_state(
     child = StateGraph(State)
     child.add_node("ask", lambda state: {"log": [f"answer {interrupt('well?')}"]})
     inner = child.add_edge(START, "ask").compile(checkpointer=has_memory)
-    parent = StateGraph(State).add_node("call", lambda state: inner.invoke({"topic": state["topic"]}))
+    parent = StateGraph(State).add_node(
+        "call", lambda state: inner.invoke({"topic": state["topic"]})
+    )
     graph = parent.add_edge(START, "call").compile(checkpointer=memory.saver)
     assert "__interrupt__" in await graph.ainvoke({"topic": "tea"}, THREAD)
     assert (await graph.ainvoke(Resume(resume="yes"), THREAD))["log"] == ["answer yes"]
@@ -203,11 +218,15 @@ async def test_whole_graphs_run_sync_in_worker_threads(memory: MongoMemory) -> N
 
     with ThreadPoolExecutor(40) as pool:  # as a web framework calls its `def` endpoints
         loop = asyncio.get_running_loop()
-        answers = await asyncio.gather(*(loop.run_in_executor(pool, endpoint, number) for number in range(40)))
+        answers = await asyncio.gather(
+            *(loop.run_in_executor(pool, endpoint, number) for number in range(40))
+        )
     assert answers == [["one", "two"]] * 40
 
 
-async def test_a_saver_knows_the_loop_that_only_the_store_was_used_in(mongo_uri: str, database_name: str) -> None:
+async def test_a_saver_knows_the_loop_that_only_the_store_was_used_in(
+    mongo_uri: str, database_name: str
+) -> None:
     client: Any = await asyncio.to_thread(AsyncMongoClient, mongo_uri)
     saver = await asyncio.to_thread(MongoSaver, client, database_name)
     store = await asyncio.to_thread(MongoStore, client, database_name)
@@ -298,7 +317,9 @@ async def test_what_a_plan_computes_first_is_computed_by_the_caller(drivers: Run
 async def test_threads_that_wait_leave_the_loop_what_it_needs_to_go_on(
     mongo_uri: str, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All workers of the loop wait for plans that look up an address, compute for long and embed."""
+    """All workers of the loop wait for plans that look up an address, compute for long and
+    embed.
+    """
     monkeypatch.setattr(loops, "RELIEF_SECONDS", 0.2)
     executor = ThreadPoolExecutor(1)
     asyncio.get_running_loop().set_default_executor(executor)
@@ -310,7 +331,10 @@ async def test_threads_that_wait_leave_the_loop_what_it_needs_to_go_on(
         memory.saver._state.forget_all()
         assert (await asyncio.to_thread(graph.get_state, THREAD)).values["topic"] == given["topic"]
         await asyncio.gather(
-            *(asyncio.to_thread(memory.store.put, ("ada",), str(number), {"text": "tea"}) for number in range(5)),
+            *(
+                asyncio.to_thread(memory.store.put, ("ada",), str(number), {"text": "tea"})
+                for number in range(5)
+            ),
             *(asyncio.to_thread(memory.store.search, ("ada",), query="tea") for _ in range(5)),
         )
         assert len(await memory.store.asearch(("ada",))) == 5
@@ -354,7 +378,9 @@ def test_a_queue_that_moves_is_given_no_more_threads(pool: Pool, clock: list[flo
     assert pool._max_workers == len(pool._threads) == 2
 
 
-def test_where_nothing_moves_threads_are_lent_up_to_a_ceiling_and_taken_back(pool: Pool, clock: list[float]) -> None:
+def test_where_nothing_moves_threads_are_lent_up_to_a_ceiling_and_taken_back(
+    pool: Pool, clock: list[float]
+) -> None:
     workers, limits = loops._Workers(), []
     for _ in range(3_000):
         pool.submit(pool.released.wait)
@@ -383,7 +409,9 @@ async def test_a_burst_after_a_rest_is_given_no_more_threads(clock: list[float])
 
     for _ in range(2):
         clock[0] += 100 * loops.RELIEF_SECONDS
-        await asyncio.gather(*(asyncio.to_thread(loops.run_on, loop, look(), None) for _ in range(30)))
+        await asyncio.gather(
+            *(asyncio.to_thread(loops.run_on, loop, look(), None) for _ in range(30))
+        )
     assert limits == {2}
 
 
@@ -395,8 +423,15 @@ async def test_a_fan_out_of_sync_nodes_on_a_cold_client(mongo_uri: str, database
             store.put(("numbers",), str(one["number"]), {"n": one["number"]})
             return {"log": [one["number"]]}
 
-        builder = StateGraph(State).add_node("plan", lambda state: {}).add_node("work", work).add_edge(START, "plan")
-        builder.add_conditional_edges("plan", lambda _: [Send("work", {"number": n}) for n in range(40)], ["work"])
+        builder = (
+            StateGraph(State)
+            .add_node("plan", lambda state: {})
+            .add_node("work", work)
+            .add_edge(START, "plan")
+        )
+        builder.add_conditional_edges(
+            "plan", lambda _: [Send("work", {"number": n}) for n in range(40)], ["work"]
+        )
         graph = builder.compile(checkpointer=MongoSaver(client, database_name))
         assert sorted((await graph.ainvoke({"log": []}, THREAD))["log"]) == list(range(40))
         assert len(await store.asearch(("numbers",), limit=100)) == 40
@@ -419,8 +454,12 @@ async def test_on_the_loop_itself_the_error_comes_at_once(memory: MongoMemory) -
             call()
 
 
-async def test_below_another_loop_of_the_same_thread_the_error_comes_at_once(memory: MongoMemory) -> None:
-    """As with nest_asyncio, or a sync node that runs a loop of its own: the client's loop waits below."""
+async def test_below_another_loop_of_the_same_thread_the_error_comes_at_once(
+    memory: MongoMemory,
+) -> None:
+    """As with nest_asyncio, or a sync node that runs a loop of its own: the client's loop waits
+    below.
+    """
     assert await memory.saver.aget_tuple(THREAD) is None
 
     async def nested() -> None:
@@ -499,7 +538,9 @@ def waiting(drivers: Runners, plan: Plan[Any], failures: list[BaseException]) ->
     return thread
 
 
-def test_a_loop_that_ends_meanwhile_cancels_and_says_so(mongo_uri: str, failures: list[BaseException]) -> None:
+def test_a_loop_that_ends_meanwhile_cancels_and_says_so(
+    mongo_uri: str, failures: list[BaseException]
+) -> None:
     told = Told()
 
     async def main() -> threading.Thread:
@@ -514,7 +555,9 @@ def test_a_loop_that_ends_meanwhile_cancels_and_says_so(mongo_uri: str, failures
     assert "was ending while a sync method waited for it" in str(failures[0])
 
 
-def test_a_loop_that_stops_meanwhile_is_named(mongo_uri: str, failures: list[BaseException], impatient: None) -> None:
+def test_a_loop_that_stops_meanwhile_is_named(
+    mongo_uri: str, failures: list[BaseException], impatient: None
+) -> None:
     told, loop = Told(), asyncio.new_event_loop()
 
     async def main() -> threading.Thread:
@@ -543,17 +586,23 @@ async def test_a_loop_that_waits_for_its_own_thread_is_no_deadlock(
     thread.join(HANG_SECONDS)  # which blocks the loop
     assert not thread.is_alive()
     assert "something blocks it" in str(failures[0])
-    assert ("was cancelled, and may have been done" if begins else "was withdrawn before it began") in str(failures[0])
+    assert (
+        "was cancelled, and may have been done" if begins else "was withdrawn before it began"
+    ) in str(failures[0])
     await asyncio.sleep(0.1)
     assert told.events == (["begun", "cancelled"] if begins else [])
     gc.collect()
 
 
-async def test_a_slow_plan_on_a_loop_that_turns_is_waited_for(drivers: Runners, impatient: None) -> None:
+async def test_a_slow_plan_on_a_loop_that_turns_is_waited_for(
+    drivers: Runners, impatient: None
+) -> None:
     assert await asyncio.to_thread(drivers.run, Told(1.0).plan()) == "done"
 
 
-async def test_two_loops_that_wait_for_each_other_are_no_deadlock(mongo_uri: str, impatient: None) -> None:
+async def test_two_loops_that_wait_for_each_other_are_no_deadlock(
+    mongo_uri: str, impatient: None
+) -> None:
     async with AsyncMongoClient(mongo_uri) as here:
         mine = runners_for(here, "d", Concerns())
         with loop_in_thread() as run:
@@ -575,7 +624,9 @@ async def test_two_loops_that_wait_for_each_other_are_no_deadlock(mongo_uri: str
     assert any("something blocks it" in answer for answer in answers)
 
 
-async def test_what_never_ran_is_closed_and_nobody_warns(mongo_uri: str, database_name: str) -> None:
+async def test_what_never_ran_is_closed_and_nobody_warns(
+    mongo_uri: str, database_name: str
+) -> None:
     saver = MongoSaver(AsyncMongoClient(mongo_uri), database_name)
     for _ in range(3):
         with pytest.raises(UsageError):
@@ -671,7 +722,9 @@ except KeyboardInterrupt:
     ],
     ids=["the thread that waits", "the thread of the loop"],
 )
-def test_control_c_ends_the_wait_and_the_plan(program: str, said: list[str], mongo_uri: str) -> None:
+def test_control_c_ends_the_wait_and_the_plan(
+    program: str, said: list[str], mongo_uri: str
+) -> None:
     root = str(Path(mongomem.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", program, mongo_uri, root],
@@ -685,7 +738,9 @@ def test_control_c_ends_the_wait_and_the_plan(program: str, said: list[str], mon
 
 async def test_messages_of_a_thread_reach_the_next_turn(memory: MongoMemory) -> None:
     """A whole conversation, half of it sync from threads and half awaited."""
-    builder = StateGraph(MessagesState).add_node("answer", lambda state: {"messages": [AIMessage("ok")]})
+    builder = StateGraph(MessagesState).add_node(
+        "answer", lambda state: {"messages": [AIMessage("ok")]}
+    )
     graph = builder.add_edge(START, "answer").compile(checkpointer=memory.saver)
     for number in range(4):
         given: Any = {"messages": [HumanMessage(str(number))]}

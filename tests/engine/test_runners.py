@@ -1,4 +1,6 @@
-"""The runners: one plan, the same outcome by every way of waiting; and what is particular to each."""
+"""The runners: one plan, the same outcome by every way of waiting; and what is particular to
+each.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ class Call(Command[Any]):
 
 
 async def scenario() -> list[Any]:
-    """Write, read, count, fail and go on: every kind of command and every way an answer comes back."""
+    """Write, read, count, fail and go on: every kind of command and every way an answer comes
+    back.
+    """
     seen: list[Any] = []
     reply = await BulkWrite("t", [Replace({"_id": n}, {"_id": n, "n": n}) for n in range(3)])
     seen.append(sorted((reply.upserted_ids or {}).values()))
@@ -210,7 +214,9 @@ async def test_a_cancelled_plan_is_told_and_the_runner_still_serves(
 
 
 @pytest.mark.parametrize("kind", ["threaded", "awaiting"])
-async def test_the_event_loop_goes_on_while_a_plan_waits(kind: str, mongo_uri: str, database_name: str) -> None:
+async def test_the_event_loop_goes_on_while_a_plan_waits(
+    kind: str, mongo_uri: str, database_name: str
+) -> None:
     async with client_of(kind, mongo_uri) as client:
         runners = runners_for(client, database_name, Concerns())
         outcomes = await asyncio.gather(*(runners.arun(_asleep()) for _ in range(50)))
@@ -222,13 +228,17 @@ async def _asleep() -> str:
     return "awake"
 
 
-async def test_a_refused_plan_is_closed_without_a_warning(mongo_uri: str, database_name: str) -> None:
+async def test_a_refused_plan_is_closed_without_a_warning(
+    mongo_uri: str, database_name: str
+) -> None:
     async with AsyncMongoClient(mongo_uri) as client:
         runners = runners_for(client, database_name, Concerns())
         plan = scenario()
         with pytest.raises(UsageError, match="await the async twin"):
             runners.run(plan)
-        assert plan.cr_frame is None  # closed: Python would warn of a coroutine that was never awaited
+        assert (
+            plan.cr_frame is None
+        )  # closed: Python would warn of a coroutine that was never awaited
         assert await runners.arun(scenario()) == OUTCOME
         used_elsewhere = threading.Thread(target=asyncio.run, args=(_refused_here(runners),))
         used_elsewhere.start()
@@ -255,8 +265,9 @@ def test_the_concerns_are_those_asked_for_and_not_those_of_the_client(mongo_uri:
         assert database.read_preference == Concerns().read_preference
 
 
-# The parent uses the worker threads, then forks; the child of a multiprocessing pool does nothing else. In a
-# process of its own, since only one without other threads may fork safely (Python 3.12 warns otherwise).
+# The parent uses the worker threads, then forks; the child of a multiprocessing pool does nothing
+# else. In a process of its own, since only one without other threads may fork safely (Python 3.12
+# warns otherwise).
 FORKED = """
 import asyncio, os, sys, warnings
 from pymongo import MongoClient
@@ -283,7 +294,12 @@ def test_a_forked_child_has_worker_threads_of_its_own(mongo_uri: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(mongomem.__file__).parents[1])}
     command = [sys.executable, "-c", FORKED, mongo_uri]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
     )
     with process:
         try:

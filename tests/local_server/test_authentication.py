@@ -1,4 +1,6 @@
-"""Nobody gets anything from the local server without the key in its data directory; with it, every state heals."""
+"""Nobody gets anything from the local server without the key in its data directory; with it, every
+state heals.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ pytestmark = pytest.mark.usefixtures("no_uri")
 
 UNAUTHORIZED, AUTHENTICATION_FAILED = 13, 18
 
-# What a stranger would try: to read, to write, to end the server, to become somebody, to change or to spy on it.
+# What a stranger would try: to read, to write, to end the server, to become somebody, to change or
+# to spy on it.
 COMMANDS: Mapping[str, Mapping[str, Any]] = {
     "find": {"find": "t"},
     "aggregate": {"aggregate": "t", "pipeline": [], "cursor": {}},
@@ -43,9 +46,15 @@ COMMANDS: Mapping[str, Mapping[str, Any]] = {
     "dropAllUsersFromDatabase": {"dropAllUsersFromDatabase": 1},
     "usersInfo": {"usersInfo": 1},
     "shutdown": {"shutdown": 1, "force": True},
-    "replSetInitiate": {"replSetInitiate": {"_id": "mongomem", "members": [{"_id": 0, "host": "127.0.0.1:1"}]}},
+    "replSetInitiate": {
+        "replSetInitiate": {"_id": "mongomem", "members": [{"_id": 0, "host": "127.0.0.1:1"}]}
+    },
     "replSetReconfig": {
-        "replSetReconfig": {"_id": "mongomem", "version": 99, "members": [{"_id": 0, "host": "127.0.0.1:1"}]},
+        "replSetReconfig": {
+            "_id": "mongomem",
+            "version": 99,
+            "members": [{"_id": 0, "host": "127.0.0.1:1"}],
+        },
         "force": True,
     },
     "replSetStepDown": {"replSetStepDown": 60, "force": True},
@@ -108,7 +117,10 @@ def test_nobody_gets_anything(server: LocalServer, command: str) -> None:
 
 @pytest.mark.parametrize("login", [one for one in LOGINS if one != "nobody"])
 def test_wrong_credentials_are_refused(server: LocalServer, login: str) -> None:
-    with stranger(port_of(server), **LOGINS[login]) as client, pytest.raises(OperationFailure) as refused:
+    with (
+        stranger(port_of(server), **LOGINS[login]) as client,
+        pytest.raises(OperationFailure) as refused,
+    ):
         client.t.t.find_one()
     assert refused.value.code == AUTHENTICATION_FAILED
 
@@ -123,7 +135,9 @@ def test_anybody_learns_only_that_it_is_there(server: LocalServer) -> None:
     assert hello["isWritablePrimary"]
 
 
-def test_a_server_without_users_makes_no_exception(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_without_users_makes_no_exception(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first user is not whoever on the machine is first to ask for it."""
     refusals = []
 
@@ -146,7 +160,9 @@ def test_the_secrets_are_in_the_key_file_and_the_uri_alone(tmp_path: Path) -> No
         key = (tmp_path / "keyfile").read_text()
         password = parse_uri(server.uri)["password"]
         write(server.uri, "a")
-        commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if readable(path)]
+        commands = [
+            path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if readable(path)
+        ]
         shown = f"{server!r} {vars(server)!r}".encode()
     assert len(key) == len(password) == 64
     assert key != password
@@ -172,8 +188,16 @@ with LocalServer({str(tmp_path / "a" / "b")!r}):
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=HANG_SECONDS)
     made = [tmp_path / "a", *(tmp_path / "a").rglob("*")]
-    assert {path.name for path in made} >= {"keyfile", "start.lock", "server.json", "mongod.log", "WiredTiger"}
-    assert {str(path): oct(path.stat().st_mode) for path in made if path.stat().st_mode & 0o077} == {}
+    assert {path.name for path in made} >= {
+        "keyfile",
+        "start.lock",
+        "server.json",
+        "mongod.log",
+        "WiredTiger",
+    }
+    assert {
+        str(path): oct(path.stat().st_mode) for path in made if path.stat().st_mode & 0o077
+    } == {}
 
 
 @pytest.mark.parametrize(
@@ -186,7 +210,9 @@ with LocalServer({str(tmp_path / "a" / "b")!r}):
     ],
     ids=["gone", "cut", "empty", "a draft"],
 )
-def test_another_key_opens_the_data_at_the_next_start(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+def test_another_key_opens_the_data_at_the_next_start(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
     with LocalServer(tmp_path) as server:
         write(server.uri, "a")
         first = server.uri
@@ -205,7 +231,9 @@ def test_another_key_opens_the_data_at_the_next_start(tmp_path: Path, damage: Ca
         {"updateUser": "mongomem", "pwd": "x", "mechanisms": ["SCRAM-SHA-1"]},
     ],
 )
-def test_the_user_is_mended_by_who_joins_and_by_who_starts(tmp_path: Path, damage: Mapping[str, Any]) -> None:
+def test_the_user_is_mended_by_who_joins_and_by_who_starts(
+    tmp_path: Path, damage: Mapping[str, Any]
+) -> None:
     with LocalServer(tmp_path) as server:
         write(server.uri, "a")
         with system(port_of(server), read_credentials(tmp_path)) as client:
@@ -219,13 +247,18 @@ def test_the_user_is_mended_by_who_joins_and_by_who_starts(tmp_path: Path, damag
 
 
 def test_a_user_without_rights_gets_them_at_the_next_start(tmp_path: Path) -> None:
-    with LocalServer(tmp_path) as server, system(port_of(server), read_credentials(tmp_path)) as client:
+    with (
+        LocalServer(tmp_path) as server,
+        system(port_of(server), read_credentials(tmp_path)) as client,
+    ):
         client.admin.command("updateUser", "mongomem", roles=[])
     with LocalServer(tmp_path) as server:
         write(server.uri, "a")
 
 
-def test_a_crash_before_the_user_is_made_heals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_before_the_user_is_made_heals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -240,7 +273,9 @@ def test_a_crash_before_the_user_is_made_heals(tmp_path: Path, monkeypatch: pyte
 def test_a_running_server_with_another_key_is_named(tmp_path: Path) -> None:
     with LocalServer(tmp_path) as server:
         (tmp_path / "keyfile").unlink()
-        with pytest.raises(LocalServerError, match=r"does not know the key in .*keyfile: end the processes"):
+        with pytest.raises(
+            LocalServerError, match=r"does not know the key in .*keyfile: end the processes"
+        ):
             LocalServer(tmp_path).start()
         write(server.uri, "still ours")
 
@@ -248,8 +283,24 @@ def test_a_running_server_with_another_key_is_named(tmp_path: Path) -> None:
 def mongod(data: Path, port: int, *options: str) -> subprocess.Popen[bytes]:
     """Start mongod by hand, and wait until it answers."""
     data.mkdir(parents=True, exist_ok=True)
-    command = [str(find_mongod()), "--replSet", "mongomem", "--bind_ip", "127.0.0.1", "--port", str(port)]
-    command += ["--dbpath", str(data), "--nounixsocket", "--oplogSize", "128", "--wiredTigerCacheSizeGB", "0.25"]
+    command = [
+        str(find_mongod()),
+        "--replSet",
+        "mongomem",
+        "--bind_ip",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
+    command += [
+        "--dbpath",
+        str(data),
+        "--nounixsocket",
+        "--oplogSize",
+        "128",
+        "--wiredTigerCacheSizeGB",
+        "0.25",
+    ]
     process = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL)
     with stranger(port, serverSelectionTimeoutMS=60_000) as client:
         client.admin.command("ping")
@@ -257,7 +308,9 @@ def mongod(data: Path, port: int, *options: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("members", [1, 3])
-def test_data_of_a_server_without_passwords_go_on(tmp_path: Path, free_ports: list[int], members: int) -> None:
+def test_data_of_a_server_without_passwords_go_on(
+    tmp_path: Path, free_ports: list[int], members: int
+) -> None:
     ports = free_ports[:members]
     nodes = [mongod(tmp_path / f"node{index}" / "data", port) for index, port in enumerate(ports)]
     hosts = [{"_id": index, "host": f"127.0.0.1:{port}"} for index, port in enumerate(ports)]
@@ -299,7 +352,9 @@ def test_an_orphan_is_asked_to_end_by_its_key(tmp_path: Path, free_ports: list[i
 def test_a_process_that_is_not_proven_ours_is_not_ended(
     tmp_path: Path, free_ports: list[int], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A mongod with another key, which holds the lock; what server.json says of it makes no difference."""
+    """A mongod with another key, which holds the lock; what server.json says of it makes no
+    difference.
+    """
     monkeypatch.setattr(orphan, "STOP_GRACE", 0.5)
     (tmp_path / "other").touch(mode=0o600)
     (tmp_path / "other").write_text("0" * 64)
@@ -308,7 +363,9 @@ def test_a_process_that_is_not_proven_ours_is_not_ended(
     try:
         pid = process.pid if says == "its own pid" else process.pid + 1
         write_state(node, State(control=1, token="x", port=port, pid=pid))
-        with pytest.raises(LocalServerError, match=rf"process {process.pid} holds .*mongod.lock.*MONGOMEM_DATA_DIR"):
+        with pytest.raises(
+            LocalServerError, match=rf"process {process.pid} holds .*mongod.lock.*MONGOMEM_DATA_DIR"
+        ):
             LocalServer(tmp_path).start()
         with pytest.raises(LocalServerError):
             end_orphan(node, read_credentials(tmp_path))

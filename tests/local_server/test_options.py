@@ -1,4 +1,6 @@
-"""What a caller says about the local server: a wrong value is one error that names the parameter."""
+"""What a caller says about the local server: a wrong value is one error that names the
+parameter.
+"""
 
 from __future__ import annotations
 
@@ -44,21 +46,83 @@ class BadRepr:
         raise RuntimeError("repr")
 
 
-ANYTHING = (b"x", bytearray(b"x"), [], {}, {"$ne": None}, (), object(), BadRepr(), int, lambda: 0, np.array([1, 2]))
+ANYTHING = (
+    b"x",
+    bytearray(b"x"),
+    [],
+    {},
+    {"$ne": None},
+    (),
+    object(),
+    BadRepr(),
+    int,
+    lambda: 0,
+    np.array([1, 2]),
+)
 PATHS = (
-    *("", "\0", "a\0b", "\ud800", "x" * 5000, "/" + "x/" * 40_000, "~no-such-user-at-all/x", BadPath(), BytesPath()),
+    *(
+        "",
+        "\0",
+        "a\0b",
+        "\ud800",
+        "x" * 5000,
+        "/" + "x/" * 40_000,
+        "~no-such-user-at-all/x",
+        BadPath(),
+        BytesPath(),
+    ),
     *(0, 1, True, False, 1.5, f"mongodb://u:{SECRET}@h/\0", *ANYTHING),
 )
 FLAGS = (None, 0, 1, "yes", "", 1.0, np.bool_(True), *ANYTHING)
 NUMBERS = (
-    *(None, True, False, "1", "", float("nan"), float("inf"), float("-inf"), -1, 0, -0.5, 10**400, -(10**400)),
+    *(
+        None,
+        True,
+        False,
+        "1",
+        "",
+        float("nan"),
+        float("inf"),
+        float("-inf"),
+        -1,
+        0,
+        -0.5,
+        10**400,
+        -(10**400),
+    ),
     *(2**70, Decimal(1), 1j, np.int64(-1), *ANYTHING),
 )
 PARAMETERS = (
     *("a=1", 1, True, 1.5, [("a", 1)], {"a"}, b"x", object(), BadMapping(), BadRepr()),
-    *({1: 1}, {None: 1}, {"": 1}, {"a b": 1}, {"a=b": 1}, {"-a": 1}, {"a\n": 1}, {"$where": 1}, {"x" * 200: 1}),
-    *({"a": None}, {"a": b"x"}, {"a": [1]}, {"a": {}}, {"a": float("nan")}, {"a": float("inf")}, {"a": 10**5000}),
-    *({"a": ""}, {"a": "x\0"}, {"a": "x\ny"}, {"a": "\ud800"}, {"a": "x" * 2000}, {"a": object()}, {"a": BadRepr()}),
+    *(
+        {1: 1},
+        {None: 1},
+        {"": 1},
+        {"a b": 1},
+        {"a=b": 1},
+        {"-a": 1},
+        {"a\n": 1},
+        {"$where": 1},
+        {"x" * 200: 1},
+    ),
+    *(
+        {"a": None},
+        {"a": b"x"},
+        {"a": [1]},
+        {"a": {}},
+        {"a": float("nan")},
+        {"a": float("inf")},
+        {"a": 10**5000},
+    ),
+    *(
+        {"a": ""},
+        {"a": "x\0"},
+        {"a": "x\ny"},
+        {"a": "\ud800"},
+        {"a": "x" * 2000},
+        {"a": object()},
+        {"a": BadRepr()},
+    ),
     *({"enableLocalhostAuthBypass": True}, {"authenticationMechanisms": "PLAIN"}),
 )
 WRONG: Mapping[str, tuple[object, ...]] = {
@@ -71,7 +135,9 @@ WRONG: Mapping[str, tuple[object, ...]] = {
     "throw_away": FLAGS,
 }
 CASES = [
-    pytest.param(name, value, id=f"{name}-{i}") for name, values in WRONG.items() for i, value in enumerate(values)
+    pytest.param(name, value, id=f"{name}-{i}")
+    for name, values in WRONG.items()
+    for i, value in enumerate(values)
 ]
 SHARED = [case for case in CASES if case.values[0] not in {"members", "parameters", "throw_away"}]
 
@@ -92,7 +158,9 @@ def test_a_wrong_argument_is_named_before_anything_is_touched(name: str, value: 
 
 @pytest.mark.parametrize("uri", [None, "mongodb://elsewhere/"])
 @pytest.mark.parametrize(("name", "value"), SHARED)
-def test_so_by_local_uri(name: str, value: Any, uri: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_by_local_uri(
+    name: str, value: Any, uri: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("MONGODB_URI", raising=False)
     if uri is not None:
         monkeypatch.setenv("MONGODB_URI", uri)
@@ -126,7 +194,9 @@ def test_a_name_that_no_file_can_have_is_told_by_the_system(tmp_path: Path) -> N
         LocalServer(tmp_path / name).start()
 
 
-def test_a_relative_path_is_that_of_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_that_of_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     assert LocalServer("x")._data_dir == tmp_path / "gone" / "x"
@@ -137,7 +207,12 @@ def test_a_relative_path_is_that_of_the_call(tmp_path: Path, monkeypatch: pytest
 
 def test_right_values_are_taken() -> None:
     server = LocalServer(
-        Path("/x"), binary="/y", members=7, cache_gb=np.float64(0.25), start_timeout=86_400, parameters={}
+        Path("/x"),
+        binary="/y",
+        members=7,
+        cache_gb=np.float64(0.25),
+        start_timeout=86_400,
+        parameters={},
     )
     assert (server._data_dir, server._binary, server._members) == (Path("/x"), Path("/y"), 7)
     assert (server._cache_gb, server._start_timeout) == (0.25, 86_400.0)

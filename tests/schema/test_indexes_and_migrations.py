@@ -1,4 +1,6 @@
-"""Indexes and migrations: idempotent, resumable, safe when many do them at once; and documents of past versions."""
+"""Indexes and migrations: idempotent, resumable, safe when many do them at once; and documents of
+past versions.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 def rename(name: str) -> Any:
     async def apply(collection: str) -> None:
-        await UpdateMany(collection, {"old": {"$exists": True}, name: None}, [{"$set": {name: "$old"}}])
+        await UpdateMany(
+            collection, {"old": {"$exists": True}, name: None}, [{"$set": {name: "$old"}}]
+        )
 
     return apply
 
@@ -32,7 +36,9 @@ def rename(name: str) -> Any:
 MIGRATIONS = [Migration(2, rename("second")), Migration(3, rename("third"))]
 
 
-def test_migrations_run_once_in_order_and_are_recorded(mongo_client: MongoClient, database_name: str) -> None:
+def test_migrations_run_once_in_order_and_are_recorded(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     database = mongo_client[database_name]
     database["data"].insert_one({"old": 7})
     driver = RecordingRunner(database)
@@ -50,7 +56,9 @@ def test_a_store_brings_older_data_up_to_date(
     auto_setup: bool, mongo_client: MongoClient, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def mark(context: Any) -> None:
-        await BulkWrite(context.names.settings, [Update({"_id": "mark"}, {"$inc": {"times": 1}}, upsert=True)])
+        await BulkWrite(
+            context.names.settings, [Update({"_id": "mark"}, {"$inc": {"times": 1}}, upsert=True)]
+        )
 
     monkeypatch.setattr("mongomem.store.plans.setup.MIGRATIONS", (Migration(2, mark),))
     for _ in range(2):
@@ -90,10 +98,17 @@ def test_eight_processes_set_up_at_once(mongo_uri: str, database_name: str) -> N
 def test_a_changed_ttl_changes_the_index(mongo_client: MongoClient, database_name: str) -> None:
     for minutes, seconds in ((60, 3960), (10, 660)):
         MongoSaver(mongo_client, database_name, ttl=minutes).setup()
-        found = mongo_client[database_name]["mongomem_checkpoint_writes"].index_information()["expiry"]
+        found = mongo_client[database_name]["mongomem_checkpoint_writes"].index_information()[
+            "expiry"
+        ]
         assert found["expireAfterSeconds"] == seconds
     MongoSaver(mongo_client, database_name, ttl=timedelta(seconds=10)).setup()
-    assert mongo_client[database_name]["mongomem_checkpoints"].index_information()["expiry"]["expireAfterSeconds"] == 11
+    assert (
+        mongo_client[database_name]["mongomem_checkpoints"].index_information()["expiry"][
+            "expireAfterSeconds"
+        ]
+        == 11
+    )
 
 
 def test_a_refused_build_is_tried_again_and_not_for_ever() -> None:
@@ -126,13 +141,17 @@ def run_steps(plan: Any, perform: Any) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.glob("schema_*.json")), ids=lambda path: path.stem)
-def test_documents_of_every_past_version_load(path: Path, mongo_client: MongoClient, database_name: str) -> None:
+def test_documents_of_every_past_version_load(
+    path: Path, mongo_client: MongoClient, database_name: str
+) -> None:
     stored = json_util.loads(path.read_text())
     for name, documents in stored["collections"].items():
         mongo_client[database_name][name].insert_many(documents)
     saver = MongoSaver(mongo_client, database_name, collection_prefix="")
     found = list(saver.list({"configurable": {"thread_id": "thread-1"}}))
-    assert [one.config["configurable"]["checkpoint_id"] for one in found] == stored["expected"]["ids"]
+    assert [one.config["configurable"]["checkpoint_id"] for one in found] == stored["expected"][
+        "ids"
+    ]
     assert found[0].checkpoint["channel_values"]["messages"] == stored["expected"]["messages"]
     assert found[0].pending_writes == [("task", "messages", "late")]
     saver.put(found[0].config, {**found[0].checkpoint, "id": "2"}, {"source": "loop"}, {})
@@ -141,7 +160,9 @@ def test_documents_of_every_past_version_load(path: Path, mongo_client: MongoCli
     assert newest.checkpoint["channel_values"] == found[0].checkpoint["channel_values"]
 
 
-def test_a_document_of_the_future_is_refused_by_name(mongo_client: MongoClient, database_name: str) -> None:
+def test_a_document_of_the_future_is_refused_by_name(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     saver = MongoSaver(mongo_client, database_name)
     checkpoint: Any = {
         "v": 4,
@@ -152,12 +173,21 @@ def test_a_document_of_the_future_is_refused_by_name(mongo_client: MongoClient, 
         "versions_seen": {},
         "updated_channels": None,
     }
-    config = saver.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, checkpoint, {"source": "loop"}, {})
-    mongo_client[database_name]["mongomem_checkpoints"].update_many({}, {"$set": {"schema_version": 99}})
+    config = saver.put(
+        {"configurable": {"thread_id": "t", "checkpoint_ns": ""}},
+        checkpoint,
+        {"source": "loop"},
+        {},
+    )
+    mongo_client[database_name]["mongomem_checkpoints"].update_many(
+        {}, {"$set": {"schema_version": 99}}
+    )
     with pytest.raises(SchemaVersionError, match=r"'1' of thread 't' has schema version 99"):
         saver.get_tuple(config)
     with pytest.raises(SchemaVersionError):
-        MongoSaver(mongo_client, database_name).put(config, {**checkpoint, "id": "2"}, {"source": "loop"}, {})
+        MongoSaver(mongo_client, database_name).put(
+            config, {**checkpoint, "id": "2"}, {"source": "loop"}, {}
+        )
 
 
 def test_update_requests_are_values() -> None:

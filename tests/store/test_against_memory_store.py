@@ -3,11 +3,11 @@
 Where the oracle is wrong the documented contract counts, and the comparison allows for it:
 
 * it resets `created_at` at every update; here an update keeps it;
-* it orders unqueried search by namespace and first insertion; here by last update: compared as sets, and
-  pages against the whole;
+* it orders unqueried search by namespace and first insertion; here by last update: compared as
+  sets, and pages against the whole;
 * it crashes on range filters over missing fields and compares booleans as numbers: not generated;
-* it crashes on equal texts in one batch and keeps the vectors of texts that are gone: every text is unique
-  in its batch, and scores are compared with those computed from the values.
+* it crashes on equal texts in one batch and keeps the vectors of texts that are gone: every text is
+  unique in its batch, and scores are compared with those computed from the values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ labels = st.sampled_from(["u", "u1", "u10", "*", "a"])
 namespaces = st.lists(labels, min_size=1, max_size=3).map(tuple)
 prefixes = st.lists(labels, max_size=2).map(tuple)
 keys = st.sampled_from(["k", "k1", "l", "\x00"])
-fish = st.lists(st.sampled_from(["red", "fish", "blue", "sea", "cat"]), min_size=1, max_size=4).map(" ".join)
+fish = st.lists(st.sampled_from(["red", "fish", "blue", "sea", "cat"]), min_size=1, max_size=4).map(
+    " ".join
+)
 values = st.fixed_dictionaries(
     {"n": st.integers(0, 5)},
     optional={
@@ -50,16 +52,28 @@ values = st.fixed_dictionaries(
 conditions = st.one_of(
     st.integers(0, 5),
     st.dictionaries(
-        st.sampled_from(["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"]), st.integers(0, 5), min_size=1, max_size=2
+        st.sampled_from(["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"]),
+        st.integers(0, 5),
+        min_size=1,
+        max_size=2,
     ),
 )
 filters = st.none() | st.fixed_dictionaries(
-    {}, optional={"n": conditions, "tag": st.sampled_from(["x", None, {"$ne": "x"}]), "deep": st.just({"n": 1})}
+    {},
+    optional={
+        "n": conditions,
+        "tag": st.sampled_from(["x", None, {"$ne": "x"}]),
+        "deep": st.just({"n": 1}),
+    },
 )
 choices = st.sampled_from([None, None, None, False, ["text"], ["deep.n"]])
 puts = st.builds(PutOp, namespaces, keys, st.none() | values, choices, st.none())
-matching = st.lists(st.builds(MatchCondition, st.sampled_from(["prefix", "suffix"]), prefixes), max_size=2).map(tuple)
-listings = st.builds(ListNamespacesOp, matching, st.none() | st.integers(1, 3), st.integers(0, 6), st.integers(0, 3))
+matching = st.lists(
+    st.builds(MatchCondition, st.sampled_from(["prefix", "suffix"]), prefixes), max_size=2
+).map(tuple)
+listings = st.builds(
+    ListNamespacesOp, matching, st.none() | st.integers(1, 3), st.integers(0, 6), st.integers(0, 3)
+)
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -74,10 +88,14 @@ class StoreMachine(RuleBasedStateMachine):
         self.chosen: dict[tuple[Any, str], Any] = {}
         self.embed = bag_of_words(DIMS)
         options: dict[str, Any] = {"collection_prefix": f"{uuid4().hex[:8]}_", "auto_setup": False}
-        self.store, self.other = (self.make_store(index=words(fields=["text"]), **options) for _ in range(2))
+        self.store, self.other = (
+            self.make_store(index=words(fields=["text"]), **options) for _ in range(2)
+        )
 
     def perform(self, store: MongoStore, ops: list[Any]) -> list[Any]:
-        return self.loop.run_until_complete(store.abatch(ops)) if self.is_async else store.batch(ops)
+        return (
+            self.loop.run_until_complete(store.abatch(ops)) if self.is_async else store.batch(ops)
+        )
 
     loop: asyncio.AbstractEventLoop
 
@@ -119,7 +137,9 @@ class StoreMachine(RuleBasedStateMachine):
         (found,) = self.perform(self.store, [SearchOp(prefix, filter, 100)])
         assert {self.shown(item) for item in found} == {self.shown(item) for item in expected}
         assert len(found) == len(expected)
-        assert [item.updated_at for item in found] == sorted((item.updated_at for item in found), reverse=True)
+        assert [item.updated_at for item in found] == sorted(
+            (item.updated_at for item in found), reverse=True
+        )
         self.compare_pages(SearchOp(prefix, filter), found, size)
 
     @rule(prefix=prefixes, filter=filters, size=st.integers(1, 4), query=fish)
@@ -147,7 +167,9 @@ class StoreMachine(RuleBasedStateMachine):
         return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
 
     def compare_pages(self, op: SearchOp, whole: list[Any], size: int) -> None:
-        pages = [op._replace(limit=size, offset=start) for start in range(0, len(whole) + size, size)]
+        pages = [
+            op._replace(limit=size, offset=start) for start in range(0, len(whole) + size, size)
+        ]
         assert [item for page in self.perform(self.store, pages) for item in page] == whole
 
     def compare(self, address: tuple[Any, str]) -> None:
@@ -162,7 +184,9 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_answer_is_that_of_in_memory_store(kind: str, mongo_uri: str, database_name: str) -> None:
+def test_every_answer_is_that_of_in_memory_store(
+    kind: str, mongo_uri: str, database_name: str
+) -> None:
     with ExitStack() as stack:
         loop = stack.enter_context(asyncio.Runner()).get_loop()
         client: Any
@@ -170,7 +194,11 @@ def test_every_answer_is_that_of_in_memory_store(kind: str, mongo_uri: str, data
             client = AsyncMongoClient(mongo_uri)
             stack.callback(lambda: loop.run_until_complete(client.close()))
         else:
-            client = mongomock.MongoClient() if kind == "mongomock" else stack.enter_context(MongoClient(mongo_uri))
+            client = (
+                mongomock.MongoClient()
+                if kind == "mongomock"
+                else stack.enter_context(MongoClient(mongo_uri))
+            )
         machine = type(
             f"StoreMachine_{kind}",
             (StoreMachine,),

@@ -1,8 +1,7 @@
 """Atlas Vector Search: plans against a scripted server.
 
-No server of these tests has search nodes; what is shown here is what would be sent, and what is made of
-the answers.
-"""
+No server of these tests has search nodes; what is shown here is what would be sent, and what is
+made of the answers."""
 
 from __future__ import annotations
 
@@ -25,7 +24,9 @@ NS = ("users", "u1")
 
 
 class Scripted:
-    """Runs plans on a real server, but answers search stages and commands by a script, as Atlas would."""
+    """Runs plans on a real server, but answers search stages and commands by a script, as Atlas
+    would.
+    """
 
     def __init__(self, database: Any, answer: Callable[[Command[Any]], Any]) -> None:
         self.database = database
@@ -51,7 +52,9 @@ class Scripted:
 
 
 class Atlas:
-    """Answers with the items of a collection in an order of its own, late by what `hidden` holds."""
+    """Answers with the items of a collection in an order of its own, late by what `hidden`
+    holds.
+    """
 
     def __init__(self, collection: Any, hidden: frozenset[str] = frozenset()) -> None:
         self.collection = collection
@@ -60,8 +63,12 @@ class Atlas:
     def __call__(self, command: Command[Any]) -> Any:
         assert isinstance(command, Aggregate)
         search = command.pipeline[0]["$vectorSearch"]
-        conditions = {name: part for each in search["parentFilter"]["$and"] for name, part in each.items()}
-        found = self.collection.find({**conditions, "codes": {"$exists": True}}, {"_id": 1}).sort("_id", 1)
+        conditions = {
+            name: part for each in search["parentFilter"]["$and"] for name, part in each.items()
+        }
+        found = self.collection.find({**conditions, "codes": {"$exists": True}}, {"_id": 1}).sort(
+            "_id", 1
+        )
         return [one for one in found if one["_id"] not in self.hidden][: search["limit"]]
 
 
@@ -76,7 +83,9 @@ def store(mongo_client: MongoClient, database_name: str) -> MongoStore:
 def test_candidates_are_read_again_and_scored_on_the_common_scale(
     store: MongoStore, mongo_client: MongoClient, database_name: str
 ) -> None:
-    run = Scripted(mongo_client[database_name], Atlas(mongo_client[database_name].mongomem_store_items))
+    run = Scripted(
+        mongo_client[database_name], Atlas(mongo_client[database_name].mongomem_store_items)
+    )
     found = run(batch.search(store._context, SearchOp(NS, query="word7 fish", limit=5)))
     assert (found[0].key, round(found[0].score, 5)) == ("k007", 1.0)
     assert [item.score for item in found] == sorted((item.score for item in found), reverse=True)
@@ -86,7 +95,9 @@ def test_candidates_are_read_again_and_scored_on_the_common_scale(
 def test_deep_pages_and_selective_filters_are_complete(
     store: MongoStore, mongo_client: MongoClient, database_name: str
 ) -> None:
-    run = Scripted(mongo_client[database_name], Atlas(mongo_client[database_name].mongomem_store_items))
+    run = Scripted(
+        mongo_client[database_name], Atlas(mongo_client[database_name].mongomem_store_items)
+    )
     pages = [
         run(batch.search(store._context, SearchOp(NS, query="word7 fish", limit=50, offset=start)))
         for start in (0, 50, 100, 150)
@@ -100,17 +111,34 @@ def test_deep_pages_and_selective_filters_are_complete(
 
 
 def test_ids_that_one_command_cannot_carry_are_asked_in_parts(
-    store: MongoStore, mongo_client: MongoClient, database_name: str, monkeypatch: pytest.MonkeyPatch
+    store: MongoStore,
+    mongo_client: MongoClient,
+    database_name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("mongomem.store.documents.namespace.LIST_BYTES", 200)
-    run = Scripted(mongo_client[database_name], Atlas(mongo_client[database_name].mongomem_store_items))
-    found = run(batch.search(store._context, SearchOp(NS, {"n": {"$gte": 95}}, query="word7 fish", limit=20)))
+    run = Scripted(
+        mongo_client[database_name], Atlas(mongo_client[database_name].mongomem_store_items)
+    )
+    found = run(
+        batch.search(
+            store._context, SearchOp(NS, {"n": {"$gte": 95}}, query="word7 fish", limit=20)
+        )
+    )
     assert len(keys(found)) == len(set(keys(found))) == 20
     assert all(item.value["n"] >= 95 for item in found)
-    assert sum("_id" in str(command.pipeline[0]["$vectorSearch"]["parentFilter"]) for command in run.asked) > 3
+    assert (
+        sum(
+            "_id" in str(command.pipeline[0]["$vectorSearch"]["parentFilter"])
+            for command in run.asked
+        )
+        > 3
+    )
 
 
-def test_what_atlas_has_not_seen_yet_is_found(store: MongoStore, mongo_client: MongoClient, database_name: str) -> None:
+def test_what_atlas_has_not_seen_yet_is_found(
+    store: MongoStore, mongo_client: MongoClient, database_name: str
+) -> None:
     items = mongo_client[database_name].mongomem_store_items
     hidden = frozenset(document["_id"] for document in items.find({"key": {"$gt": "k050"}}))
     run = Scripted(mongo_client[database_name], Atlas(items, hidden))
@@ -118,11 +146,14 @@ def test_what_atlas_has_not_seen_yet_is_found(store: MongoStore, mongo_client: M
     assert found[0].key == "k099"
 
 
-def test_setup_makes_the_index_and_waits_for_it(mongo_client: MongoClient, database_name: str) -> None:
+def test_setup_makes_the_index_and_waits_for_it(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     store = MongoStore(mongo_client, database_name, index=words(), backend="atlas")
     states = iter([[], [{"queryable": False}], [{"queryable": True}]])
     run = Scripted(
-        mongo_client[database_name], lambda command: next(states) if isinstance(command, Aggregate) else {"ok": 1}
+        mongo_client[database_name],
+        lambda command: next(states) if isinstance(command, Aggregate) else {"ok": 1},
     )
     run(setup(store._context))
     (made,) = [command.command for command in run.asked if isinstance(command, RunCommand)]
@@ -132,7 +163,9 @@ def test_setup_makes_the_index_and_waits_for_it(mongo_client: MongoClient, datab
         never(setup(store._context))
 
 
-def test_auto_takes_atlas_where_its_index_answers_and_else_not(mongo_client: MongoClient, database_name: str) -> None:
+def test_auto_takes_atlas_where_its_index_answers_and_else_not(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     store = MongoStore(mongo_client, database_name, index=words(fields=["text"]))
     store.put(NS, "k", {"text": "fish"})
     assert keys(store.search(NS, query="fish")) == ["k"]
@@ -141,7 +174,9 @@ def test_auto_takes_atlas_where_its_index_answers_and_else_not(mongo_client: Mon
     atlas = Atlas(mongo_client[database_name].mongomem_store_items)
 
     def answer(command: Any) -> Any:
-        return [{"queryable": True}] if "$listSearchIndexes" in command.pipeline[0] else atlas(command)
+        return (
+            [{"queryable": True}] if "$listSearchIndexes" in command.pipeline[0] else atlas(command)
+        )
 
     run = Scripted(mongo_client[database_name], answer)
     assert keys(run(batch.search(other._context, SearchOp(NS, query="fish")))) == ["k"]

@@ -1,4 +1,6 @@
-"""What others do to the same items meanwhile: nothing acknowledged is undone, nothing expired comes back."""
+"""What others do to the same items meanwhile: nothing acknowledged is undone, nothing expired comes
+back.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def index(dims: int, **more: Any) -> Any:
 
 
 class Clock:
-    """A time in hand, from today on: mongomock deletes by TTL indexes and by the clock of the machine."""
+    """A time in hand, from today on: mongomock deletes by TTL indexes and by the clock of the
+    machine.
+    """
 
     def __init__(self) -> None:
         self.now = datetime.now(timezone.utc).replace(microsecond=0)
@@ -39,7 +43,10 @@ def failure(*indexes: int, code: int = 11000) -> BulkWriteError:
 
 
 def test_only_what_met_another_writer_is_sent_again() -> None:
-    writes = [*(Update({"_id": number}, {"$set": {"a": 1}}, upsert=True) for number in range(4)), Delete({"_id": 9})]
+    writes = [
+        *(Update({"_id": number}, {"$set": {"a": 1}}, upsert=True) for number in range(4)),
+        Delete({"_id": 9}),
+    ]
     plan = bulk_upsert("items", writes)
     first = plan.send(None)
     assert first == BulkWrite("items", writes, ordered=False)
@@ -74,7 +81,10 @@ def test_an_item_lives_its_time_however_long_its_embedding_takes() -> None:
         clock.now += timedelta(minutes=5)
         return [[1.0, 0.0] for _ in texts]
 
-    options: Any = {"index": {"embed": slow, "dims": 2, "fields": ["text"], "model": "slow"}, "clock": clock}
+    options: Any = {
+        "index": {"embed": slow, "dims": 2, "fields": ["text"], "model": "slow"},
+        "clock": clock,
+    }
     store = MongoStore(mongomock.MongoClient(), **options)
     store.put(NS, "k", {"text": "tea"}, ttl=1)
     found = store.get(NS, "k")
@@ -90,7 +100,10 @@ def test_a_refresh_brings_nothing_back_and_shortens_nothing() -> None:
         clock.now += timedelta(seconds=delay)
         return embed(texts)
 
-    options: Any = {"index": {"embed": slow, "dims": 8, "fields": ["text"], "model": "slow"}, "clock": clock}
+    options: Any = {
+        "index": {"embed": slow, "dims": 8, "fields": ["text"], "model": "slow"},
+        "clock": clock,
+    }
     store = MongoStore(client, ttl={"default_ttl": 1}, **options)
     delay = 0
     store.put(NS, "k", {"text": "tea"})
@@ -108,7 +121,9 @@ def test_a_refresh_brings_nothing_back_and_shortens_nothing() -> None:
     assert client["mongomem"]["mongomem_store_items"].find_one({"key": "k"})["expires_at"] == fresh
 
 
-def test_a_reindex_to_another_configuration_ends_the_one_before(mongo_client: MongoClient, database_name: str) -> None:
+def test_a_reindex_to_another_configuration_ends_the_one_before(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     first = MongoStore(mongo_client, database_name, index=index(8))
     for number in range(120):
         first.put(NS, f"{number}", {"text": f"word {number}"})

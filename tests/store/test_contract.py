@@ -32,7 +32,9 @@ NS = ("users", "u1")
 
 
 @pytest.fixture(params=KINDS)
-async def store(request: pytest.FixtureRequest, mongo_uri: str, database_name: str) -> AsyncIterator[Calls]:
+async def store(
+    request: pytest.FixtureRequest, mongo_uri: str, database_name: str
+) -> AsyncIterator[Calls]:
     async with store_of(request.param, mongo_uri, database_name) as calls:
         yield calls
 
@@ -128,7 +130,10 @@ async def test_an_item_too_large_is_named(store: Calls) -> None:
 async def test_odd_values_come_back_exactly(store: Calls, value: dict[str, Any]) -> None:
     await store("put", NS, "k", value)
     assert (await store("get", NS, "k")).value == value
-    assert [item.value for item in await store("search", NS, filter=value if "$set" not in value else None)] == [value]
+    assert [
+        item.value
+        for item in await store("search", NS, filter=value if "$set" not in value else None)
+    ] == [value]
 
 
 async def test_keys_may_hold_any_character(store: Calls) -> None:
@@ -144,12 +149,16 @@ AWKWARD = ["u", "u1", "u10", "a", "ab", "%", "_", "*", "/", ":", "$", "|", "Ж",
 
 async def test_labels_are_never_mixed_up(store: Calls) -> None:
     namespaces = [(one,) for one in AWKWARD] + [("u", one) for one in AWKWARD]
-    await store("batch", [PutOp(namespace, "k", {"is": list(namespace)}) for namespace in namespaces])
+    await store(
+        "batch", [PutOp(namespace, "k", {"is": list(namespace)}) for namespace in namespaces]
+    )
     for namespace in namespaces:
         below = [other for other in namespaces if other[: len(namespace)] == namespace]
         found = await store("search", namespace, limit=100)
         assert sorted(item.namespace for item in found) == sorted(below)
-        literal = [condition for condition in [MatchCondition("prefix", namespace)] if "*" not in namespace]
+        literal = [
+            condition for condition in [MatchCondition("prefix", namespace)] if "*" not in namespace
+        ]
         if literal:
             assert await store("list_namespaces", prefix=namespace) == sorted(below)
     assert await store("list_namespaces") == sorted(namespaces)
@@ -159,7 +168,10 @@ async def test_labels_are_never_mixed_up(store: Calls) -> None:
 async def test_pages_are_stable_and_complete(store: Calls) -> None:
     await store("batch", [PutOp(NS, f"k{n}", {"n": n, "odd": n % 2 == 1}) for n in range(95)])
     for chosen, expected in ((None, 95), ({"odd": True}, 47), ({"n": {"$ne": 3}}, 94)):
-        pages = [await store("search", NS, filter=chosen, limit=10, offset=start) for start in range(0, 100, 10)]
+        pages = [
+            await store("search", NS, filter=chosen, limit=10, offset=start)
+            for start in range(0, 100, 10)
+        ]
         found = [key for page in pages for key in keys(page)]
         assert len(found) == len(set(found)) == expected
         assert keys(await store("search", NS, filter=chosen, limit=100)) == found
@@ -183,7 +195,9 @@ async def test_search_with_a_query_and_no_index_is_plain_search(store: Calls) ->
 
 
 async def test_a_filter_that_few_far_ones_match_finds_them(store: Calls) -> None:
-    await store("batch", [PutOp(NS, f"k{n:04}", {"n": n, "rare": n % 50 == 49}) for n in range(600)])
+    await store(
+        "batch", [PutOp(NS, f"k{n:04}", {"n": n, "rare": n % 50 == 49}) for n in range(600)]
+    )
     found = await store("search", NS, filter={"rare": True}, limit=10)
     assert len(found) == 10
     assert all(item.value["rare"] for item in found)
@@ -191,9 +205,22 @@ async def test_a_filter_that_few_far_ones_match_finds_them(store: Calls) -> None
 
 
 async def test_filters_compare_numbers_as_numbers(store: Calls) -> None:
-    scores = {"two": 2, "nine": 9, "ten": 10, "hundred": 100, "text": "10", "none": None, "true": True, "list": [10]}
+    scores = {
+        "two": 2,
+        "nine": 9,
+        "ten": 10,
+        "hundred": 100,
+        "text": "10",
+        "none": None,
+        "true": True,
+        "list": [10],
+    }
     await store(
-        "batch", [*(PutOp(NS, key, {"score": score}) for key, score in scores.items()), PutOp(NS, "missing", {})]
+        "batch",
+        [
+            *(PutOp(NS, key, {"score": score}) for key, score in scores.items()),
+            PutOp(NS, "missing", {}),
+        ],
     )
     for condition, expected in {
         "$eq": ["ten"],
@@ -203,7 +230,10 @@ async def test_filters_compare_numbers_as_numbers(store: Calls) -> None:
         "$lt": ["nine", "two"],
         "$lte": ["nine", "ten", "two"],
     }.items():
-        assert sorted(keys(await store("search", NS, filter={"score": {condition: 10}}, limit=20))) == expected
+        assert (
+            sorted(keys(await store("search", NS, filter={"score": {condition: 10}}, limit=20)))
+            == expected
+        )
     both = {"$or": [{"score": 2}, {"score": {"$gt": 50}}], "$and": [{"score": {"$ne": 3}}]}
     assert sorted(keys(await store("search", NS, filter=both))) == ["hundred", "two"]
 
@@ -234,7 +264,9 @@ async def test_namespaces_are_listed_like_those_of_in_memory_store(store: Calls)
         {"prefix": ("*", "b"), "limit": 2, "offset": 1},
         {"prefix": ("nothing",)},
     ):
-        assert await store("list_namespaces", **arguments) == oracle.list_namespaces(**arguments), arguments
+        assert await store("list_namespaces", **arguments) == oracle.list_namespaces(**arguments), (
+            arguments
+        )
 
 
 async def test_several_prefix_conditions_all_hold(store: Calls) -> None:
@@ -244,7 +276,10 @@ async def test_several_prefix_conditions_all_hold(store: Calls) -> None:
 
 
 async def test_delete_namespace_takes_what_is_below_and_nothing_else(store: Calls) -> None:
-    await store("batch", [PutOp(ns, "k", {}) for ns in (("u",), ("u", "a"), ("u", "a", "b"), ("u1",), ("ua",))])
+    await store(
+        "batch",
+        [PutOp(ns, "k", {}) for ns in (("u",), ("u", "a"), ("u", "a", "b"), ("u1",), ("ua",))],
+    )
     assert await store("delete_namespace", ("u",)) == 3
     assert await store("delete_namespace", ("u",)) == 0
     assert await store("list_namespaces") == [("u1",), ("ua",)]
@@ -252,7 +287,8 @@ async def test_delete_namespace_takes_what_is_below_and_nothing_else(store: Call
         await store("delete_namespace", ())
 
 
-# --- what is refused -------------------------------------------------------------------------------
+# --- what is refused
+# -------------------------------------------------------------------------------
 
 HOSTILE = [{"$ne": None}, {"$gt": ""}, __import__("re").compile("x"), [1], b"a", 1, None, 1.5]
 
@@ -317,7 +353,8 @@ async def test_namespaces_that_langgraph_refuses_are_refused(store: Calls) -> No
             await store("list_namespaces", prefix=bad)
 
 
-# --- construction and concurrency ------------------------------------------------------------------
+# --- construction and concurrency
+# ------------------------------------------------------------------
 
 
 def test_a_sync_call_on_an_async_client_says_what_to_write() -> None:
@@ -351,7 +388,11 @@ def test_options_that_mean_nothing_are_refused_without_io(options: dict[str, Any
 
 
 def test_every_public_method_is_defined_on_the_class_itself() -> None:
-    inherited = [name for name in vars(BaseStore) if not name.startswith("_") and name not in vars(MongoStore)]
+    inherited = [
+        name
+        for name in vars(BaseStore)
+        if not name.startswith("_") and name not in vars(MongoStore)
+    ]
     assert inherited == ["ttl_config"]
     assert MongoStore.supports_ttl
 
@@ -379,7 +420,9 @@ def test_eight_stores_set_up_at_once(mongo_uri: str, database_name: str) -> None
 
 def test_prefixed_stores_do_not_meet(mongo_uri: str, database_name: str) -> None:
     with MongoClient(mongo_uri) as client:
-        one, other = (MongoStore(client, database_name, collection_prefix=prefix) for prefix in ("a_", "b_"))
+        one, other = (
+            MongoStore(client, database_name, collection_prefix=prefix) for prefix in ("a_", "b_")
+        )
         one.put(NS, "k", {"of": "one"})
         assert other.get(NS, "k") is None
         assert client[database_name].list_collection_names() == ["a_store_items"]
@@ -398,7 +441,12 @@ async def test_numbers_without_bound_are_answered_or_refused(store: Calls) -> No
             found = await store("search", NS, query=query, filter=chosen, limit=sys.maxsize)
             assert keys(found) == ["k"]
             for offset in (2**63, 10**5_000):
-                assert await store("search", NS, query=query, filter=chosen, limit=10**30, offset=offset) == []
+                assert (
+                    await store(
+                        "search", NS, query=query, filter=chosen, limit=10**30, offset=offset
+                    )
+                    == []
+                )
     assert await store("list_namespaces", limit=10**30) == [NS]
     assert await store("list_namespaces", limit=sys.maxsize, offset=2**63) == []
     for ttl in (10**400, 10**5_000, -(10**5_000), float("inf"), float("nan")):
@@ -430,7 +478,10 @@ async def test_a_list_is_a_namespace_and_comes_back_as_a_tuple(store: Calls) -> 
     await store("batch", [PutOp(["users", "u2"], "k", {"n": 2}), PutOp(["users", "u3"], "k", None)])  # type: ignore[arg-type]
     assert (await store("get", ["users", "u1"], "k")).namespace == ("users", "u1")
     assert (await store("get", ("users", "u1"), "k")).value == {"n": 1}
-    assert sorted(item.namespace for item in await store("search", ["users"])) == [("users", "u1"), ("users", "u2")]
+    assert sorted(item.namespace for item in await store("search", ["users"])) == [
+        ("users", "u1"),
+        ("users", "u2"),
+    ]
     assert await store("list_namespaces", prefix=["users"], suffix=["u2"]) == [("users", "u2")]
     assert await store("list_namespaces", prefix=[]) == [("users", "u1"), ("users", "u2")]
     conditions: Any = [MatchCondition("prefix", ["*", "u1"])]  # type: ignore[arg-type]

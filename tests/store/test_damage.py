@@ -1,4 +1,6 @@
-"""Documents that somebody has damaged, moved or edited: named where they are asked for, left out where many are."""
+"""Documents that somebody has damaged, moved or edited: named where they are asked for, left out
+where many are.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,10 @@ class World:
     name: str
 
     def store(self, **options: Any) -> Calls:
-        return Calls(MongoStore(self.client, self.name, **{"index": words(fields=["text"]), **options}), self.kind)
+        return Calls(
+            MongoStore(self.client, self.name, **{"index": words(fields=["text"]), **options}),
+            self.kind,
+        )
 
     async def export(self, store: Calls, namespace: tuple[str, ...]) -> list[Any]:
         """Read everything below a namespace as `MongoMemory.export_user` does, in small pages."""
@@ -72,10 +77,15 @@ async def world(
 
 
 async def fill(world: World) -> dict[str, Any]:
-    """Put three items, and return the document of the one that will be damaged: it has every field there is."""
+    """Put three items, and return the document of the one that will be damaged: it has every field
+    there is.
+    """
     store = world.store()
     when = {"when": WHEN, "n": 7, "pair": (1, 2)}
-    await store("batch", [PutOp(NS, key, {"text": text, "n": 1}) for key, text in TEXTS.items() if key != "k"])
+    await store(
+        "batch",
+        [PutOp(NS, key, {"text": text, "n": 1}) for key, text in TEXTS.items() if key != "k"],
+    )
     await store("put", NS, "k", {"text": TEXTS["k"], **when}, ["text"], ttl=60 * 24 * 365 * 50)
     document: dict[str, Any] = world.items.find_one({"_id": ITEM})
     return document
@@ -125,9 +135,35 @@ WRONG: dict[str, Any] = {
 }
 
 FIELDS = (
-    *("namespace", "key", "path", "prefixes", "value", "exact", "created_at", "updated_at", "expires_at"),
-    *("ttl_minutes", "changed_at", "index", "index_fields", "vectors", "codes", "generation", "schema_version"),
-    *("namespace.0", "prefixes.1", "vectors.0", "vectors.0.vector", "vectors.0.digest", "value.text"),
+    *(
+        "namespace",
+        "key",
+        "path",
+        "prefixes",
+        "value",
+        "exact",
+        "created_at",
+        "updated_at",
+        "expires_at",
+    ),
+    *(
+        "ttl_minutes",
+        "changed_at",
+        "index",
+        "index_fields",
+        "vectors",
+        "codes",
+        "generation",
+        "schema_version",
+    ),
+    *(
+        "namespace.0",
+        "prefixes.1",
+        "vectors.0",
+        "vectors.0.vector",
+        "vectors.0.digest",
+        "value.text",
+    ),
 )
 
 
@@ -168,8 +204,12 @@ def replace(world: World, document: dict[str, Any]) -> bool:
     return False
 
 
-async def check(world: World, store: Calls, victim: Any, scores: dict[str, float], what: str) -> None:
-    """Read in every way that reads many: all else is answered as ever, and the victim as it is or not at all."""
+async def check(
+    world: World, store: Calls, victim: Any, scores: dict[str, float], what: str
+) -> None:
+    """Read in every way that reads many: all else is answered as ever, and the victim as it is or
+    not at all.
+    """
     reads = [
         SearchOp(NS),
         SearchOp(NS, limit=10, offset=1),
@@ -185,7 +225,11 @@ async def check(world: World, store: Calls, victim: Any, scores: dict[str, float
     assert {item.key for item in behind} <= {item.key for item in plain}, what
     assert len(behind) == len(plain) - 1, what
     assert NS in listed, what
-    found += [plain, await world.export(store, NS), await store("search", NS, query="fish", min_score=-1.0)]
+    found += [
+        plain,
+        await world.export(store, NS),
+        await store("search", NS, query="fish", min_score=-1.0),
+    ]
     for number, items in enumerate(found):
         assert len(keys(items)) == len(set(keys(items))), (what, number)
         assert all(item.namespace == NS for item in items), (what, number)
@@ -201,7 +245,9 @@ SHARE = {"blocking": 1, "mongomock": 1, "threaded": 7, "awaiting": 7, "bridging"
 """Each damage, or one in seven where a kind of client runs the plans of another."""
 
 
-async def test_damage_of_any_kind_anywhere_is_named_or_left_out(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_damage_of_any_kind_anywhere_is_named_or_left_out(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.ERROR, logger="mongomem")
     document = await fill(world)
     scores = {item.key: item.score for item in await world.store()("search", NS, query="fish")}
@@ -221,7 +267,9 @@ async def test_damage_of_any_kind_anywhere_is_named_or_left_out(world: World, ca
         await check(world, fresh, victim, scores, what)
         if number % 7 == 0:
             await check(world, warm, victim, scores, what)
-        assert fresh.target.damaged_items >= (error is not None and field not in ("path", "prefixes")), what
+        assert fresh.target.damaged_items >= (
+            error is not None and field not in ("path", "prefixes")
+        ), what
         met += error is not None
     assert met > 250 / SHARE[world.kind]
     assert warm.target.damaged_items > 0
@@ -248,7 +296,9 @@ async def test_a_put_mends_what_is_damaged_and_a_deletion_removes_it(world: Worl
                     assert sorted(keys(await store("search", ()))) == ["a", "z"], what
 
 
-async def test_a_damaged_item_is_logged_and_counted_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_damaged_item_is_logged_and_counted_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     document = await fill(world)
     replace(world, damaged(document, "created_at", "yesterday"))
     store = world.store()
@@ -267,7 +317,8 @@ async def test_a_damaged_item_is_logged_and_counted_once(world: World, caplog: p
     assert store.target.damaged_items == 1
 
 
-# --- where an item stands --------------------------------------------------------------------------
+# --- where an item stands
+# --------------------------------------------------------------------------
 
 
 def moves(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -301,7 +352,12 @@ async def test_an_item_that_was_moved_is_nobodys(world: World) -> None:
                 await store("get", NS, "k")
             assert await store("get", OTHER, "k") is None, name
             assert await store("get", NS, "other") is None, name
-            for options in ({}, {"query": "blue fish"}, {"filter": {"n": 7}}, {"limit": 1, "query": "blue fish"}):
+            for options in (
+                {},
+                {"query": "blue fish"},
+                {"filter": {"n": 7}},
+                {"limit": 1, "query": "blue fish"},
+            ):
                 for item in await store("search", OTHER, **options):
                     assert (item.namespace, item.key) == (OTHER, "own"), name
                 for prefix in (NS, ("users",), ()):
@@ -316,8 +372,13 @@ async def test_an_item_that_was_moved_is_nobodys(world: World) -> None:
 async def test_a_copy_under_anothers_name_is_nobodys(world: World) -> None:
     document = await fill(world)
     name_of_theirs = "users\x00u2\x00\x00k"
-    for moved in ({**document}, {**document, "path": "users\x00u2", "prefixes": ["", "users", "users\x00u2"]}):
-        world.items.replace_one({"_id": name_of_theirs}, {**moved, "_id": name_of_theirs}, upsert=True)
+    for moved in (
+        {**document},
+        {**document, "path": "users\x00u2", "prefixes": ["", "users", "users\x00u2"]},
+    ):
+        world.items.replace_one(
+            {"_id": name_of_theirs}, {**moved, "_id": name_of_theirs}, upsert=True
+        )
         store = world.store()
         with pytest.raises(CorruptDataError, match=r"item 'k' in \('users', 'u2'\)"):
             await store("get", OTHER, "k")
@@ -330,13 +391,23 @@ async def test_a_copy_under_anothers_name_is_nobodys(world: World) -> None:
 async def test_documents_of_no_item_are_left_out(world: World) -> None:
     document = await fill(world)
     own = {"changed_at": Timestamp(2_000_000_000, 1)}
-    for odd in (7, ObjectId(b"b" * 12), {"a": 1}, "text", "", b"bytes", datetime(2024, 1, 1, tzinfo=timezone.utc)):
+    for odd in (
+        7,
+        ObjectId(b"b" * 12),
+        {"a": 1},
+        "text",
+        "",
+        b"bytes",
+        datetime(2024, 1, 1, tzinfo=timezone.utc),
+    ):
         world.items.replace_one({"_id": odd}, {**document, **own, "_id": odd}, upsert=True)
     store = world.store()
     for _ in range(2):
         assert sorted(keys(await store("search", NS))) == ["a", "k", "z"]
         assert sorted(keys(await store("search", NS, query="fish"))) == ["a", "k", "z"]
-        assert sorted(keys(await store("search", NS, query="fish", filter={"n": {"$exists": True}}))) == ["a", "k", "z"]
+        assert sorted(
+            keys(await store("search", NS, query="fish", filter={"n": {"$exists": True}}))
+        ) == ["a", "k", "z"]
         assert len(await store("search", NS, limit=2, offset=1)) == 2
         assert keys(await world.export(store, NS)) == ["a", "k", "z"]
     assert store.target.damaged_items == 7
@@ -364,21 +435,36 @@ async def test_paths_that_name_no_namespace_are_left_out_of_the_list(world: Worl
     assert store.target.damaged_items == 4
 
 
-# --- pages -----------------------------------------------------------------------------------------
+# --- pages
+# -----------------------------------------------------------------------------------------
 
 
 async def test_pages_go_past_damaged_items(world: World) -> None:
-    await world.store()("batch", [PutOp(NS, f"k{n:02}", {"text": f"fish {n}", "n": n}) for n in range(40)])
-    hurt = [name for name in WRONG if not name.startswith("long") and "list" not in name and "object" not in name]
+    await world.store()(
+        "batch", [PutOp(NS, f"k{n:02}", {"text": f"fish {n}", "n": n}) for n in range(40)]
+    )
+    hurt = [
+        name
+        for name in WRONG
+        if not name.startswith("long") and "list" not in name and "object" not in name
+    ]
     for number in range(0, 40, 2):
         document = world.items.find_one({"_id": f"users\x00u1\x00\x00k{number:02}"})
         field = ("updated_at", "created_at", "value", "key")[number // 2 % 4]
         replace(world, damaged(document, field, WRONG[hurt[number // 2 % len(hurt)]]))
     sound = {f"k{n:02}" for n in range(1, 40, 2)}
-    for options in ({}, {"filter": {"n": {"$gte": 0}}}, {"query": "fish 3"}, {"query": "fish", "min_score": -1}):
+    for options in (
+        {},
+        {"filter": {"n": {"$gte": 0}}},
+        {"query": "fish 3"},
+        {"query": "fish", "min_score": -1},
+    ):
         for limit in (1, 3, 7):
             store = world.store()
-            pages = [await store("search", NS, limit=limit, offset=start, **options) for start in range(0, 42, limit)]
+            pages = [
+                await store("search", NS, limit=limit, offset=start, **options)
+                for start in range(0, 42, limit)
+            ]
             found = [key for page in pages for key in keys(page)]
             assert len(found) == len(set(found)), (options, limit)
             assert sound <= set(found), (options, limit)
@@ -395,7 +481,9 @@ async def test_a_stamp_of_the_future_hides_no_write(world: World) -> None:
     for number in range(20):
         await writer("put", NS, f"new{number:02}", {"text": f"brown bear{number}"})
         found = await reader("search", NS, query=f"brown bear{number}", min_score=0.999)
-        assert f"new{number:02}" in keys(found)  # and maybe one whose words fall into the same places of the bag
+        assert f"new{number:02}" in keys(
+            found
+        )  # and maybe one whose words fall into the same places of the bag
         await writer("put", NS, "k", {"text": f"black bird{number}"})
         assert "k" in keys(await reader("search", NS, query=f"black bird{number}", min_score=0.999))
         if number % 5 == 4:
@@ -403,12 +491,15 @@ async def test_a_stamp_of_the_future_hides_no_write(world: World) -> None:
             world.items.update_one({"_id": ITEM}, stamp)
 
 
-# --- vectors ---------------------------------------------------------------------------------------
+# --- vectors
+# ---------------------------------------------------------------------------------------
 
 
 async def test_damaged_vectors_move_no_others(world: World) -> None:
     document = await fill(world)
-    expected = [(item.key, item.score) for item in await world.store()("search", NS, query="red fish")]
+    expected = [
+        (item.key, item.score) for item in await world.store()("search", NS, query="red fish")
+    ]
     vector, codes = bytes(document["vectors"][0]["vector"]), document["codes"]
     size = len(codes)
 
@@ -438,8 +529,12 @@ async def test_damaged_vectors_move_no_others(world: World) -> None:
         replace(world, hurt_document)
         for store in (world.store(), world.store(matrix_bytes=1)):
             for _ in range(2):
-                found = [(item.key, item.score) for item in await store("search", NS, query="red fish")]
-                assert [one for one in found if one[0] != "k"] == [one for one in expected if one[0] != "k"], name
+                found = [
+                    (item.key, item.score) for item in await store("search", NS, query="red fish")
+                ]
+                assert [one for one in found if one[0] != "k"] == [
+                    one for one in expected if one[0] != "k"
+                ], name
                 (score,) = [score for key, score in found if key == "k"]
                 assert score is None or ("codes" in hurt and score == dict(expected)["k"]), name
             assert store.target.damaged_items == 1, name
@@ -448,7 +543,14 @@ async def test_damaged_vectors_move_no_others(world: World) -> None:
 
 async def test_a_damaged_vector_is_not_used_again(world: World) -> None:
     document = await fill(world)
-    for wrong in (b"", b"x" * 7, bytes(document["vectors"][0]["vector"])[:-4], "text", None, float("nan")):
+    for wrong in (
+        b"",
+        b"x" * 7,
+        bytes(document["vectors"][0]["vector"])[:-4],
+        "text",
+        None,
+        float("nan"),
+    ):
         replace(world, damaged(document, "vectors.0.vector", wrong))
         store = world.store()
         await store("put", NS, "k", {"text": TEXTS["k"]})
@@ -456,7 +558,8 @@ async def test_a_damaged_vector_is_not_used_again(world: World) -> None:
         assert [(item.key, round(item.score, 5)) for item in found] == [("k", 1.0)]
 
 
-# --- values ----------------------------------------------------------------------------------------
+# --- values
+# ----------------------------------------------------------------------------------------
 
 EXACT: dict[str, Any] = {
     "no document": b"\x01",
@@ -493,19 +596,28 @@ async def test_damaged_exact_bytes_are_named(world: World, name: str) -> None:
     assert store.target.damaged_items == 1
 
 
-async def test_bytes_that_are_no_text_end_no_search(world: World, mongo_client: MongoClient) -> None:
+async def test_bytes_that_are_no_text_end_no_search(
+    world: World, mongo_client: MongoClient
+) -> None:
     if world.kind == "mongomock":
         return  # it keeps objects, and no bytes
     document = await fill(world)
     items: Any = mongo_client[world.name]["mongomem_store_items"]
-    for number, (old, new) in enumerate(((b"blue fish", b"blue f\xffsh"), (b"u1\x00\x00k", b"u1\x00\x00\xff"))):
+    for number, (old, new) in enumerate(
+        ((b"blue fish", b"blue f\xffsh"), (b"u1\x00\x00k", b"u1\x00\x00\xff"))
+    ):
         items.delete_many({"_id": {"$gt": ITEM, "$lt": f"{ITEM}~"}})
         copy = {**document, "_id": ITEM, "exact": None}
         items.delete_one({"_id": ITEM})
         encoded = bson.encode(copy).replace(old, new)
         items.insert_one(RawBSONDocument(encoded))
         store = world.store()
-        for options in ({}, {"query": "fish"}, {"limit": 2, "query": "fish"}, {"filter": {"n": {"$exists": True}}}):
+        for options in (
+            {},
+            {"query": "fish"},
+            {"limit": 2, "query": "fish"},
+            {"filter": {"n": {"$exists": True}}},
+        ):
             assert set(keys(await store("search", NS, **options))) == {"a", "z"}, number
         assert keys(await world.export(store, NS)) == ["a", "z"]
         assert store.target.damaged_items == 1
@@ -514,11 +626,19 @@ async def test_bytes_that_are_no_text_end_no_search(world: World, mongo_client: 
             assert b"\xff" in kept.raw
 
 
-# --- edits by hand ---------------------------------------------------------------------------------
+# --- edits by hand
+# ---------------------------------------------------------------------------------
 
 
 async def test_an_edit_by_hand_counts(world: World) -> None:
-    value = {"text": "blue fish", "when": WHEN, "pair": (1, 2), "n": 2**70, "a.b": 1, "list": [1, {"deep": WHEN}]}
+    value = {
+        "text": "blue fish",
+        "when": WHEN,
+        "pair": (1, 2),
+        "n": 2**70,
+        "a.b": 1,
+        "list": [1, {"deep": WHEN}],
+    }
     for change, expected in (
         ({"value.text": "red"}, {"text": "red"}),
         ({"value.more": 1}, {"more": 1}),
@@ -548,7 +668,14 @@ async def test_an_edit_by_hand_counts(world: World) -> None:
 
 async def test_what_is_written_down_otherwise_is_no_edit(world: World) -> None:
     """Tools write integers as doubles, 32 bits as 64, and fields in an order of their own."""
-    value = {"pair": (1, 2), "n": 7, "long": 2**40, "half": 0.5, "object": {"a": 1, "b": 2.0}, "when": WHEN}
+    value = {
+        "pair": (1, 2),
+        "n": 7,
+        "long": 2**40,
+        "half": 0.5,
+        "object": {"a": 1, "b": 2.0},
+        "when": WHEN,
+    }
     store = world.store()
     await store("put", NS, "k", value)
     readable = world.items.find_one({"_id": ITEM})["value"]
@@ -580,7 +707,9 @@ async def test_an_edited_text_is_embedded_again_by_the_next_put(world: World) ->
     world.items.update_one({"_id": ITEM}, {"$set": {"value.text": "red bird"}})
     item = await store("get", NS, "k")
     assert item.value == {"text": "red bird"}
-    assert round((await store("search", NS, query="blue fish"))[0].score, 5) == 1.0  # its vector is of the text before
+    assert (
+        round((await store("search", NS, query="blue fish"))[0].score, 5) == 1.0
+    )  # its vector is of the text before
     await store("put", NS, "k", item.value)
     assert round((await store("search", NS, query="red bird"))[0].score, 5) == 1.0
 
@@ -599,7 +728,9 @@ async def test_an_item_of_a_newer_version_says_so(world: World) -> None:
     document = await fill(world)
     replace(world, {**document, "schema_version": 2, "value": "in another form"})
     store = world.store()
-    with pytest.raises(SchemaVersionError, match=r"item 'k' in \('users', 'u1'\).*schema 2.*upgrade"):
+    with pytest.raises(
+        SchemaVersionError, match=r"item 'k' in \('users', 'u1'\).*schema 2.*upgrade"
+    ):
         await store("get", NS, "k")
     assert sorted(keys(await store("search", NS))) == ["a", "z"]
     assert store.target.damaged_items == 1

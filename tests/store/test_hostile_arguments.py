@@ -1,4 +1,6 @@
-"""Every public parameter of the store x every hostile value: answered, or refused by one error that names it."""
+"""Every public parameter of the store x every hostile value: answered, or refused by one error that
+names it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Counted(CommandListener):
 
 @asynccontextmanager
 async def counted(kind: str, uri: str) -> AsyncIterator[tuple[Any, Callable[[], Any]]]:
-    """Open a client of a kind, with a function whose answer changes when something is asked of the server."""
+    """Open a client of a kind, with a function whose answer changes when something is asked of the
+    server.
+    """
     listener = Counted()
     if kind == "mongomock":
         client = mongomock.MongoClient()
@@ -58,12 +62,21 @@ FILTER, VALUE = "[Ff]ilter", "item|value"
 METHODS: dict[str, tuple[str, Callable[[Any], Callable[[Calls], Awaitable[Any]]]]] = {
     "get.namespace": ("namespace", lambda bad: lambda store: store("get", bad, "k")),
     "get.key": ("key", lambda bad: lambda store: store("get", NS, bad)),
-    "get.refresh_ttl": ("refresh_ttl", lambda bad: lambda store: store("get", NS, "k", refresh_ttl=bad)),
+    "get.refresh_ttl": (
+        "refresh_ttl",
+        lambda bad: lambda store: store("get", NS, "k", refresh_ttl=bad),
+    ),
     "put.namespace": ("namespace", lambda bad: lambda store: store("put", bad, "k", {"n": 1})),
     "put.key": ("key", lambda bad: lambda store: store("put", NS, bad, {"n": 1})),
     "put.value": (VALUE, lambda bad: lambda store: store("put", NS, "k", bad)),
-    "put.value.field": (VALUE, lambda bad: lambda store: store("put", NS, "k", {"text": "t", "n": bad})),
-    "put.value.list": (VALUE, lambda bad: lambda store: store("put", NS, "k", {"n": [bad, (bad,)]})),
+    "put.value.field": (
+        VALUE,
+        lambda bad: lambda store: store("put", NS, "k", {"text": "t", "n": bad}),
+    ),
+    "put.value.list": (
+        VALUE,
+        lambda bad: lambda store: store("put", NS, "k", {"n": [bad, (bad,)]}),
+    ),
     "put.index": ("index", lambda bad: lambda store: store("put", NS, "k", {"a": "b"}, bad)),
     "put.ttl": ("ttl", lambda bad: lambda store: store("put", NS, "k", {"n": 1}, ttl=bad)),
     "delete.namespace": ("namespace", lambda bad: lambda store: store("delete", bad, "k")),
@@ -72,29 +85,58 @@ METHODS: dict[str, tuple[str, Callable[[Any], Callable[[Calls], Awaitable[Any]]]
     "search.prefix": ("namespace_prefix", lambda bad: lambda store: store("search", bad)),
     "search.query": ("query", lambda bad: lambda store: store("search", NS, query=bad)),
     "search.filter": (FILTER, lambda bad: lambda store: store("search", NS, filter=bad)),
-    "search.filter.field": (FILTER, lambda bad: lambda store: store("search", NS, filter={"n": bad})),
-    "search.filter.in": (FILTER, lambda bad: lambda store: store("search", NS, filter={"n": {"$in": bad}})),
-    "search.filter.and": (FILTER, lambda bad: lambda store: store("search", NS, filter={"$and": [bad]})),
-    "search.filter.not": (FILTER, lambda bad: lambda store: store("search", NS, filter={"$not": {"n": {"$not": bad}}})),
+    "search.filter.field": (
+        FILTER,
+        lambda bad: lambda store: store("search", NS, filter={"n": bad}),
+    ),
+    "search.filter.in": (
+        FILTER,
+        lambda bad: lambda store: store("search", NS, filter={"n": {"$in": bad}}),
+    ),
+    "search.filter.and": (
+        FILTER,
+        lambda bad: lambda store: store("search", NS, filter={"$and": [bad]}),
+    ),
+    "search.filter.not": (
+        FILTER,
+        lambda bad: lambda store: store("search", NS, filter={"$not": {"n": {"$not": bad}}}),
+    ),
     **{
         f"search.filter.{name}": (
             FILTER,
-            lambda bad, name=name: lambda store: store("search", NS, query="t", filter={"n.m": {name: bad}}),
+            lambda bad, name=name: (
+                lambda store: store("search", NS, query="t", filter={"n.m": {name: bad}})
+            ),
         )
         for name in ("$eq", "$ne", "$gt", "$lte", "$contains", "$exists", "$nin")
     },
     "search.limit": ("limit", lambda bad: lambda store: store("search", NS, query="t", limit=bad)),
-    "search.offset": ("offset", lambda bad: lambda store: store("search", NS, filter={"n": 1}, offset=bad)),
-    "search.refresh_ttl": ("refresh_ttl", lambda bad: lambda store: store("search", NS, refresh_ttl=bad)),
-    "search.min_score": ("min_score", lambda bad: lambda store: store("search", NS, query="t", min_score=bad)),
+    "search.offset": (
+        "offset",
+        lambda bad: lambda store: store("search", NS, filter={"n": 1}, offset=bad),
+    ),
+    "search.refresh_ttl": (
+        "refresh_ttl",
+        lambda bad: lambda store: store("search", NS, refresh_ttl=bad),
+    ),
+    "search.min_score": (
+        "min_score",
+        lambda bad: lambda store: store("search", NS, query="t", min_score=bad),
+    ),
     "list.prefix": ("prefix", lambda bad: lambda store: store("list_namespaces", prefix=bad)),
     "list.suffix": ("suffix", lambda bad: lambda store: store("list_namespaces", suffix=bad)),
-    "list.max_depth": ("max_depth", lambda bad: lambda store: store("list_namespaces", max_depth=bad)),
+    "list.max_depth": (
+        "max_depth",
+        lambda bad: lambda store: store("list_namespaces", max_depth=bad),
+    ),
     "list.limit": ("limit", lambda bad: lambda store: store("list_namespaces", limit=bad)),
     "list.offset": ("offset", lambda bad: lambda store: store("list_namespaces", offset=bad)),
     "batch": ("ops", lambda bad: lambda store: store("batch", bad)),
     "batch.op": ("ops", batch),
-    "start_ttl_sweeper": ("sweep_interval_minutes", lambda bad: lambda store: store("start_ttl_sweeper", bad)),
+    "start_ttl_sweeper": (
+        "sweep_interval_minutes",
+        lambda bad: lambda store: store("start_ttl_sweeper", bad),
+    ),
     "stop_ttl_sweeper": ("timeout", lambda bad: lambda store: store("stop_ttl_sweeper", bad)),
     "GetOp.namespace": ("namespace", lambda bad: batch(GetOp(bad, "k"))),
     "GetOp.key": ("key", lambda bad: batch(GetOp(NS, bad))),
@@ -111,25 +153,42 @@ METHODS: dict[str, tuple[str, Callable[[Any], Callable[[Calls], Awaitable[Any]]]
     "SearchOp.offset": ("offset", lambda bad: batch(SearchOp(NS, offset=bad))),
     "SearchOp.query": ("query", lambda bad: batch(SearchOp(NS, query=bad))),
     "SearchOp.refresh_ttl": ("refresh_ttl", lambda bad: batch(SearchOp(NS, refresh_ttl=bad))),
-    "ListNamespacesOp.match_conditions": ("match_conditions", lambda bad: batch(ListNamespacesOp(bad))),
+    "ListNamespacesOp.match_conditions": (
+        "match_conditions",
+        lambda bad: batch(ListNamespacesOp(bad)),
+    ),
     "ListNamespacesOp.condition": ("match_conditions", lambda bad: batch(ListNamespacesOp((bad,)))),
     "ListNamespacesOp.max_depth": ("max_depth", lambda bad: batch(ListNamespacesOp(None, bad))),
     "ListNamespacesOp.limit": ("limit", lambda bad: batch(ListNamespacesOp(None, None, bad))),
     "ListNamespacesOp.offset": ("offset", lambda bad: batch(ListNamespacesOp(None, None, 1, bad))),
-    "MatchCondition.match_type": ("match_type", lambda bad: batch(ListNamespacesOp((MatchCondition(bad, NS),)))),
-    "MatchCondition.path": ("prefix", lambda bad: batch(ListNamespacesOp((MatchCondition("prefix", bad),)))),
+    "MatchCondition.match_type": (
+        "match_type",
+        lambda bad: batch(ListNamespacesOp((MatchCondition(bad, NS),))),
+    ),
+    "MatchCondition.path": (
+        "prefix",
+        lambda bad: batch(ListNamespacesOp((MatchCondition("prefix", bad),))),
+    ),
 }
 """What a message says, and a call with a value in one place, by the name of the place."""
 
 OPTIONS = {
-    **dict.fromkeys(("ttl", "auto_setup", "collection_prefix", "backend", "matrix_bytes", "concerns", "clock"), None),
-    **{f"ttl.{name}": name for name in ("default_ttl", "refresh_on_read", "omit_expired", "sweep_interval_minutes")},
+    **dict.fromkeys(
+        ("ttl", "auto_setup", "collection_prefix", "backend", "matrix_bytes", "concerns", "clock"),
+        None,
+    ),
+    **{
+        f"ttl.{name}": name
+        for name in ("default_ttl", "refresh_on_read", "omit_expired", "sweep_interval_minutes")
+    },
 }
 """Options of the constructor, and the keys of those that have some."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_hostile_arguments_are_answered_or_refused(mongo_uri: str, database_name: str, kind: str) -> None:
+async def test_hostile_arguments_are_answered_or_refused(
+    mongo_uri: str, database_name: str, kind: str
+) -> None:
     verdict = Verdict()
     async with counted(kind, mongo_uri) as (client, asked):
         store = Calls(MongoStore(client, database_name, index=words(fields=["text"])), kind)

@@ -1,4 +1,6 @@
-"""How a store keeps to one configuration of its index: names of models, changes of them, reindexes that break off."""
+"""How a store keeps to one configuration of its index: names of models, changes of them, reindexes
+that break off.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ def puts(number: int) -> list[PutOp]:
 def old_settings(model: str, fields: Sequence[str] = ("text",)) -> dict[str, Any]:
     """What releases before the second form of names kept of a configuration."""
     description = {"model": model, "dims": DIMS, "fields": list(fields), "metric": "cosine"}
-    digest = hashlib.blake2b(json.dumps(description, sort_keys=True).encode(), digest_size=16).hexdigest()
+    digest = hashlib.blake2b(
+        json.dumps(description, sort_keys=True).encode(), digest_size=16
+    ).hexdigest()
     return {"_id": "index", "fingerprint": digest, **description}
 
 
@@ -93,7 +97,8 @@ def settings_in(database: Any) -> dict[str, Any]:
     return found
 
 
-# --- names of models in a store --------------------------------------------------------------------
+# --- names of models in a store
+# --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,22 +108,35 @@ async def test_a_store_of_before_is_accepted_and_learns_the_new_name(
 ) -> None:
     async with client_of(kind, mongo_uri) as client:
         before = old_settings(f"function:{module}.named")
-        looked = client[database_name] if kind == "mongomock" else MongoClient(mongo_uri)[database_name]
+        looked = (
+            client[database_name] if kind == "mongomock" else MongoClient(mongo_uri)[database_name]
+        )
         looked[SETTINGS].insert_one(dict(before))
         embedder = partial(named, model="b")
-        assert await store_on(client, kind, database_name, index=index(embedder))("search", NS, query="word1") == []
+        assert (
+            await store_on(client, kind, database_name, index=index(embedder))(
+                "search", NS, query="word1"
+            )
+            == []
+        )
         assert settings_in(looked) == before, "who reads writes nothing"
         store = store_on(client, kind, database_name, index=index(embedder))
         await store("batch", puts(3))
         after = settings_in(looked)
         assert after["model"] == "function:test_index_configuration.named(model=b)"
-        assert (after["fingerprint"], after["known_as"], after["form"]) == (before["fingerprint"], before["model"], 2)
+        assert (after["fingerprint"], after["known_as"], after["form"]) == (
+            before["fingerprint"],
+            before["model"],
+            2,
+        )
         assert {item["index"] for item in looked[ITEMS].find()} == {before["fingerprint"]}
         again = store_on(client, kind, database_name, index=index(embedder))
         assert keys(await again("search", NS, query="word1", limit=1)) == ["k01"]
         assert await again("reindex") == 0
         with pytest.raises(IndexMismatchError, match=r"named\(model=c\)"):
-            await store_on(client, kind, database_name, index=index(partial(named, model="c")))("search", NS, query="w")
+            await store_on(client, kind, database_name, index=index(partial(named, model="c")))(
+                "search", NS, query="w"
+            )
         if kind != "mongomock":
             looked.client.close()
 
@@ -152,7 +170,9 @@ def test_a_name_that_is_said_later_is_that_of_the_same_model() -> None:
     store = MongoStore(client, "db", index=index(counting, model="mine"))
     assert store.reindex() == 0
     store.put(NS, "k01", {"text": "word1 here", "more": 1})
-    assert counting.calls == ["word0 here"], "compared with what is there; the text that was the same kept its vector"
+    assert counting.calls == ["word0 here"], (
+        "compared with what is there; the text that was the same kept its vector"
+    )
     with pytest.raises(IndexMismatchError, match="model 'mine'"):
         MongoStore(client, "db", index=index(named)).put(NS, "k", {"text": "fish"})
     with pytest.raises(IndexMismatchError, match="model 'yours'"):
@@ -161,14 +181,24 @@ def test_a_name_that_is_said_later_is_that_of_the_same_model() -> None:
 
 def test_what_is_said_alone_tells_models_apart() -> None:
     client = mongomock.MongoClient()
-    MongoStore(client, "db", index=index(lambda texts: shifting(texts), model="mine")).batch(puts(3))
-    assert MongoStore(client, "db", index=index(partial(named, model="z"), model="mine")).search(NS, query="word1")
-    for other in ({"model": "mine "}, {"model": "mine", "dims": 17}, {"model": "mine", "fields": ["$"]}):
+    MongoStore(client, "db", index=index(lambda texts: shifting(texts), model="mine")).batch(
+        puts(3)
+    )
+    assert MongoStore(client, "db", index=index(partial(named, model="z"), model="mine")).search(
+        NS, query="word1"
+    )
+    for other in (
+        {"model": "mine "},
+        {"model": "mine", "dims": 17},
+        {"model": "mine", "fields": ["$"]},
+    ):
         with pytest.raises(IndexMismatchError):
             MongoStore(client, "db", index=index(**other)).setup()
 
 
-@pytest.mark.parametrize("damage", [{"model": 7}, {"known_as": [1]}, {"generation": "x"}, {"fingerprint": None}])
+@pytest.mark.parametrize(
+    "damage", [{"model": 7}, {"known_as": [1]}, {"generation": "x"}, {"fingerprint": None}]
+)
 def test_damaged_settings_are_those_of_another_configuration(damage: Mapping[str, Any]) -> None:
     client = mongomock.MongoClient()
     MongoStore(client, "db", index=index()).batch(puts(3))
@@ -180,11 +210,14 @@ def test_damaged_settings_are_those_of_another_configuration(damage: Mapping[str
     assert keys(store.search(NS, query="word1", limit=1)) == ["k01"]
 
 
-# --- another model under the same name -------------------------------------------------------------
+# --- another model under the same name
+# -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_another_model_under_the_same_name_is_noticed(mongo_uri: str, database_name: str, kind: str) -> None:
+async def test_another_model_under_the_same_name_is_noticed(
+    mongo_uri: str, database_name: str, kind: str
+) -> None:
     async with client_of(kind, mongo_uri) as client:
         await store_on(client, kind, database_name, index=index())("batch", puts(5))
         SHIFT[0] = 5
@@ -194,7 +227,9 @@ async def test_another_model_under_the_same_name_is_noticed(mongo_uri: str, data
             ("search", (NS,), {"query": "word1"}),
             ("reindex", (), {}),
         ):
-            with pytest.raises(IndexMismatchError, match=r"in another way .* store\.reindex\(force=True\)"):
+            with pytest.raises(
+                IndexMismatchError, match=r"in another way .* store\.reindex\(force=True\)"
+            ):
                 await changed(name, *arguments, **options)
         assert sorted(keys(await changed("search", NS))) == [f"k{n:02}" for n in range(5)]
         SHIFT[0] = 0
@@ -204,10 +239,14 @@ async def test_another_model_under_the_same_name_is_noticed(mongo_uri: str, data
         assert await changed("reindex", force=True) == 5
         await changed("put", NS, "new", {"text": "new"})
         restarted = store_on(client, kind, database_name, index=index())
-        assert [item.score for item in await restarted("search", NS, query="word1 here", limit=1)] == [pytest.approx(1)]
+        assert [
+            item.score for item in await restarted("search", NS, query="word1 here", limit=1)
+        ] == [pytest.approx(1)]
         SHIFT[0] = 0
         with pytest.raises(IndexMismatchError, match="force=True"):
-            await store_on(client, kind, database_name, index=index())("put", NS, "k", {"text": "fish"})
+            await store_on(client, kind, database_name, index=index())(
+                "put", NS, "k", {"text": "fish"}
+            )
 
 
 def test_one_who_says_the_name_is_believed_and_warned(caplog: pytest.LogCaptureFixture) -> None:
@@ -230,7 +269,15 @@ def test_comparing_costs_one_text_in_a_process() -> None:
     for n in range(3):
         store.put(NS, f"new{n}", {"text": f"new{n}"})
         store.search(NS, query="word1")
-    assert counting.calls == [["new0"], ["word0 here"], ["word1"], ["new1"], ["word1"], ["new2"], ["word1"]]
+    assert counting.calls == [
+        ["new0"],
+        ["word0 here"],
+        ["word1"],
+        ["new1"],
+        ["word1"],
+        ["new2"],
+        ["word1"],
+    ]
 
 
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
@@ -244,7 +291,12 @@ def test_rounding_is_no_other_model(metric: str) -> None:
     for _ in range(5):
         MongoStore(client, "db", index=index(rough, model="rough", metric=metric)).batch(puts(2))
     assert (
-        len(MongoStore(client, "db", index=index(rough, model="rough", metric=metric)).search(NS, query="word1")) == 2
+        len(
+            MongoStore(client, "db", index=index(rough, model="rough", metric=metric)).search(
+                NS, query="word1"
+            )
+        )
+        == 2
     )
 
 
@@ -307,7 +359,8 @@ def test_large_items_are_not_read_to_compare() -> None:
     assert len(finds[1].filter["_id"]["$in"]) <= 3
 
 
-# --- everything anew -------------------------------------------------------------------------------
+# --- everything anew
+# -------------------------------------------------------------------------------
 
 
 def vectors_in(database: Any) -> dict[str, list[float]]:
@@ -329,7 +382,9 @@ def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_small_pages")
 @pytest.mark.parametrize("performed", [False, True, 1])
 @pytest.mark.parametrize("again", [{"force": True}, {}])
-def test_a_forced_reindex_that_breaks_off_anywhere_goes_on(performed: Any, again: Mapping[str, Any]) -> None:
+def test_a_forced_reindex_that_breaks_off_anywhere_goes_on(
+    performed: Any, again: Mapping[str, Any]
+) -> None:
     for at in count():
         SHIFT[0] = 0
         client = mongomock.MongoClient()
@@ -389,15 +444,21 @@ def test_force_is_a_flag(force: Any) -> None:
 
 
 @pytest.mark.usefixtures("_small_pages")
-def test_writers_meanwhile_are_scored_and_carry_nothing_old_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store in use learns of a forced reindex within ten seconds; what it writes until then counts as before."""
+def test_writers_meanwhile_are_scored_and_carry_nothing_old_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A store in use learns of a forced reindex within ten seconds; what it writes until then
+    counts as before.
+    """
     client = mongomock.MongoClient()
     database = MongomockDatabase(client["db"])
     monkeypatch.setattr("mongomem.store.context.CHECKED_SECONDS", 1_000.0)
     unaware = MongoStore(client, "db", index=index())
     unaware.batch(puts(10))
     SHIFT[0] = 5
-    conversion = Stepped(reindex(MongoStore(client, "db", index=index())._context, force=True), database)
+    conversion = Stepped(
+        reindex(MongoStore(client, "db", index=index())._context, force=True), database
+    )
     while "generation" not in settings_in(client["db"]):
         conversion.perform(1)
     unaware.put(NS, "k09", {"text": "word9 here", "n": 1})
@@ -411,7 +472,8 @@ def test_writers_meanwhile_are_scored_and_carry_nothing_old_over(monkeypatch: py
     assert all(item.score is not None for item in unaware.search(NS, query="word9 here", limit=20))
 
 
-# --- a change of the configuration -----------------------------------------------------------------
+# --- a change of the configuration
+# -----------------------------------------------------------------
 
 
 class DownError(Exception):
@@ -423,7 +485,9 @@ def down(texts: Sequence[str]) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_reindex_whose_embedder_is_down_changes_nothing(mongo_uri: str, database_name: str, kind: str) -> None:
+async def test_a_reindex_whose_embedder_is_down_changes_nothing(
+    mongo_uri: str, database_name: str, kind: str
+) -> None:
     async with client_of(kind, mongo_uri) as client:
         old = store_on(client, kind, database_name, index=words(DIMS, fields=["text"]))
         await old("batch", puts(5))
@@ -431,8 +495,13 @@ async def test_a_reindex_whose_embedder_is_down_changes_nothing(mongo_uri: str, 
         for _ in range(2):
             with pytest.raises(DownError):
                 await new("reindex")
-        for store in (old, store_on(client, kind, database_name, index=words(DIMS, fields=["text"]))):
-            assert [item.score is not None for item in await store("search", NS, query="word1")] == [True] * 5
+        for store in (
+            old,
+            store_on(client, kind, database_name, index=words(DIMS, fields=["text"])),
+        ):
+            assert [
+                item.score is not None for item in await store("search", NS, query="word1")
+            ] == [True] * 5
             await store("put", NS, "k01", {"text": "word1 here"})
         with pytest.raises(IndexMismatchError):
             await new("put", NS, "k", {"text": "fish"})
@@ -446,7 +515,11 @@ async def test_a_reindex_whose_embedder_is_down_changes_nothing(mongo_uri: str, 
 
 
 def test_what_has_nothing_to_embed_changes_the_configuration_too() -> None:
-    for ops in ([], [PutOp(NS, "off", {"text": "off"}, index=False)], [PutOp(NS, "none", {"n": 1})]):
+    for ops in (
+        [],
+        [PutOp(NS, "off", {"text": "off"}, index=False)],
+        [PutOp(NS, "none", {"n": 1})],
+    ):
         client = mongomock.MongoClient()
         old = MongoStore(client, "db", index=words(DIMS, fields=["text"]))
         old.batch([*puts(1), *ops])
@@ -471,7 +544,10 @@ def test_a_reindex_that_breaks_off_anywhere_leaves_one_configuration_in_use(perf
         with suppress(AutoReconnect):
             driver(reindex(new._context))
         is_new = settings_in(client["db"])["model"] == "new"
-        done = sum(item["index"] == new._context.configured.fingerprint for item in client["db"][ITEMS].find())
+        done = sum(
+            item["index"] == new._context.configured.fingerprint
+            for item in client["db"][ITEMS].find()
+        )
         outcomes.add((is_new, done))
         if not is_new:
             assert done == 0
@@ -507,7 +583,9 @@ async def test_damaged_items_are_named_and_the_others_converted(
 ) -> None:
     async with client_of(kind, mongo_uri) as client:
         items = (client if kind == "mongomock" else mongo_client)[database_name][ITEMS]
-        await store_on(client, kind, database_name, index=words(DIMS, fields=["text"]))("batch", puts(6))
+        await store_on(client, kind, database_name, index=words(DIMS, fields=["text"]))(
+            "batch", puts(6)
+        )
         items.update_one({"key": "k02"}, DAMAGES[damage])
         items.insert_one({"_id": 7, "foreign": True})
         items.update_one({"key": "k03"}, {"$unset": {"changed_at": "", "vectors": ""}})
@@ -539,7 +617,10 @@ def test_of_two_reindexes_to_different_configurations_one_goes_on(
             database[name].delete_many({})
         before: Any = {"index": words(DIMS, fields=["text"])} if configured else {}
         MongoStore(mongo_client, database_name, **before).batch(puts(10))
-        stores = {model: MongoStore(mongo_client, database_name, index=index(model=model)) for model in ("one", "two")}
+        stores = {
+            model: MongoStore(mongo_client, database_name, index=index(model=model))
+            for model in ("one", "two")
+        }
         begun = Stepped(reindex(stores["one"]._context, force), database)
         begun.perform(place)
         if begun.ended:
@@ -548,7 +629,9 @@ def test_of_two_reindexes_to_different_configurations_one_goes_on(
         with suppress(IndexMismatchError):
             begun.perform()
         winners.append(settings_in(database)["model"])
-        assert not begun.ended or winners[-1] == "one" or place >= begun.commands - 1, "it had ended before"
+        assert not begun.ended or winners[-1] == "one" or place >= begun.commands - 1, (
+            "it had ended before"
+        )
         winner = stores[winners[-1]]
         assert winner.reindex() == 0
         assert all(item.score is not None for item in winner.search(NS, query="word1", limit=20))
@@ -573,6 +656,8 @@ def test_two_reindexes_to_the_same_configuration_end_together(
             return
         Stepped(reindex(second._context, force), database).perform()
         begun.perform()
-        assert {item["index"] for item in database[ITEMS].find()} == {settings_in(database)["fingerprint"]}
+        assert {item["index"] for item in database[ITEMS].find()} == {
+            settings_in(database)["fingerprint"]
+        }
         assert vectors_in(database) == made_now(vectors_in(database))
         assert first.reindex() == second.reindex() == 0

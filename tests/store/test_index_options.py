@@ -1,4 +1,6 @@
-"""Options of the index: what is wrong with one ends in an error that names it and tells no secret, or in a warning."""
+"""Options of the index: what is wrong with one ends in an error that names it and tells no secret,
+or in a warning.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,10 @@ def refused(**options: Any) -> str:
     """Return the message of the one error that a store, and a memory, raises."""
     index: Any = {"embed": named, "dims": DIMS, "fields": ["text"], **options}
     messages = set()
-    for make in (lambda: MongoStore(mongomock.MongoClient(), index=index), lambda: MongoMemory(_mock(), index=index)):
+    for make in (
+        lambda: MongoStore(mongomock.MongoClient(), index=index),
+        lambda: MongoMemory(_mock(), index=index),
+    ):
         with pytest.raises(ConfigurationError) as raised:
             make()
         messages.add(str(raised.value))
@@ -126,7 +131,9 @@ def test_a_hostile_option_is_named(option: str, value: str) -> None:
     assert option in refused(**{option: HOSTILE[value]()})
 
 
-@pytest.mark.parametrize("value", [value for value in HOSTILE if value not in ("a key", "a URI", "a dict")])
+@pytest.mark.parametrize(
+    "value", [value for value in HOSTILE if value not in ("a key", "a URI", "a dict")]
+)
 def test_a_hostile_index_is_named(value: str) -> None:
     for make in (MongoStore, MongoMemory):
         with pytest.raises(ConfigurationError, match="index") as raised:
@@ -136,7 +143,13 @@ def test_a_hostile_index_is_named(value: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"api_key": KEY}, {"uri": f"mongodb://u:{PASSWORD}@h"}, {1: 2, "a": 3}, {"x" * 10_000_000: 1}, {"Embed": "local"}],
+    [
+        {"api_key": KEY},
+        {"uri": f"mongodb://u:{PASSWORD}@h"},
+        {1: 2, "a": 3},
+        {"x" * 10_000_000: 1},
+        {"Embed": "local"},
+    ],
 )
 def test_unknown_options_are_named_without_their_values(options: Mapping[Any, Any]) -> None:
     index: Any = {"embed": "local", **options}
@@ -153,7 +166,8 @@ def test_a_mapping_that_cannot_be_read_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [f"openai:{KEY}", KEY, f"cohere:{KEY}", f"http://user:{PASSWORD}@host/v1", "local:" + KEY]
+    "name",
+    [f"openai:{KEY}", KEY, f"cohere:{KEY}", f"http://user:{PASSWORD}@host/v1", "local:" + KEY],
 )
 def test_a_key_in_the_place_of_a_name_is_not_shown(name: str) -> None:
     try:
@@ -167,8 +181,19 @@ def test_a_key_in_the_place_of_a_name_is_not_shown(name: str) -> None:
 
 
 def test_what_is_no_mistake_is_taken() -> None:
-    index: Any = {"embed": named, "dims": DIMS, "fields": ("text", "$"), "metric": "dot", "model": "m", "batch_size": 1}
-    for given in (index, MappingProxyType(index), {**index, "model": None, "batch_size": None, "fields": None}):
+    index: Any = {
+        "embed": named,
+        "dims": DIMS,
+        "fields": ("text", "$"),
+        "metric": "dot",
+        "model": "m",
+        "batch_size": 1,
+    }
+    for given in (
+        index,
+        MappingProxyType(index),
+        {**index, "model": None, "batch_size": None, "fields": None},
+    ):
         store = MongoStore(_mock(), index=given)
         store.put(NS, "k", {"text": "fish"})
         assert keys(store.search(NS, query="fish")) == ["k"]
@@ -176,7 +201,8 @@ def test_what_is_no_mistake_is_taken() -> None:
     assert MongoStore(_mock(), index={"embed": named, "dims": DIMS, "model": "模型 🗾" * 9})  # type: ignore[typeddict-unknown-key]
 
 
-# --- paths that give nothing -----------------------------------------------------------------------
+# --- paths that give nothing
+# -----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -196,7 +222,11 @@ async def test_a_path_that_never_gives_a_text_is_told_once(
         assert warnings() == []
         await store("batch", [PutOp(NS, f"b{n}", {"text": f"text {n}"}) for n in range(3)])
         first, second = sorted(warnings())
-        assert ("'parts[*].name'" in first, "'txet'" in second, "22 items" in first) == (True, True, True)
+        assert ("'parts[*].name'" in first, "'txet'" in second, "22 items" in first) == (
+            True,
+            True,
+            True,
+        )
         await store("batch", [PutOp(NS, f"c{n}", {"text": f"text {n}"}) for n in range(60)])
         assert len(warnings()) == 2
 
@@ -205,7 +235,9 @@ async def test_a_path_that_never_gives_a_text_is_told_once(
 async def test_a_search_that_finds_nothing_by_meaning_tells_at_once(
     mongo_uri: str, database_name: str, kind: str, warnings: Callable[[], list[str]]
 ) -> None:
-    async with store_of(kind, mongo_uri, database_name, index=words(DIMS, fields=["txet"])) as store:
+    async with store_of(
+        kind, mongo_uri, database_name, index=words(DIMS, fields=["txet"])
+    ) as store:
         await store("put", NS, "k", {"text": "fish"})
         for _ in range(2):
             assert [item.score for item in await store("search", NS, query="fish")] == [None]
@@ -226,14 +258,20 @@ def test_a_field_that_is_only_optional_is_not_told(warnings: Callable[[], list[s
     store = MongoStore(client, index=index)
     store.batch([PutOp(NS, f"k{n}", {"text": "t", "same": "t"}) for n in range(19)])
     store.put(NS, "noted", {"text": "t", "note": "a note", "blank": "  ", "same": "t"})
-    store.batch([PutOp(NS, f"l{n}", {"text": "t", "blank": "here", "same": "t"}) for n in range(100)])
+    store.batch(
+        [PutOp(NS, f"l{n}", {"text": "t", "blank": "here", "same": "t"}) for n in range(100)]
+    )
     assert [message for message in warnings() if "'blank'" not in message] == []
     later = MongoStore(client, index=index)
-    later.batch([PutOp(NS, f"m{n}", {"text": "t", "blank": "here", "same": "t"}) for n in range(100)])
+    later.batch(
+        [PutOp(NS, f"m{n}", {"text": "t", "blank": "here", "same": "t"}) for n in range(100)]
+    )
     assert [message for message in warnings() if "'blank'" not in message] == []
 
 
-def test_items_that_are_not_to_be_embedded_are_not_counted(warnings: Callable[[], list[str]]) -> None:
+def test_items_that_are_not_to_be_embedded_are_not_counted(
+    warnings: Callable[[], list[str]],
+) -> None:
     store = MongoStore(_mock(), index=words(DIMS, fields=["text"]))
     store.batch([PutOp(NS, f"k{n}", {"n": n}, index=False) for n in range(50)])
     assert store.search(NS, query="fish", limit=1)[0].score is None

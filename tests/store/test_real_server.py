@@ -1,4 +1,6 @@
-"""What only a real server can show: plans of queries, round trips, rights, crashes, and many at once."""
+"""What only a real server can show: plans of queries, round trips, rights, crashes, and many at
+once.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Sent(CommandListener):
     @property
     def names(self) -> list[str]:
         return [
-            command.command_name for command in self.commands if command.command_name not in ("endSessions", "ping")
+            command.command_name
+            for command in self.commands
+            if command.command_name not in ("endSessions", "ping")
         ]
 
     def started(self, event: Any) -> None:
@@ -59,11 +63,14 @@ def client(mongo_uri: str, sent: Sent) -> Iterator[MongoClient]:
         yield client
 
 
-# --- indexes and round trips -----------------------------------------------------------------------
+# --- indexes and round trips
+# -----------------------------------------------------------------------
 
 
 def planners(reply: Any) -> list[Any]:
-    """Collect the plans of an explanation: of a find or a write there is one, of an aggregation one in its cursor."""
+    """Collect the plans of an explanation: of a find or a write there is one, of an aggregation one
+    in its cursor.
+    """
     if "queryPlanner" in reply:
         return [reply["queryPlanner"]]
     return [stage["$cursor"]["queryPlanner"] for stage in reply["stages"] if "$cursor" in stage]
@@ -77,12 +84,21 @@ def stages(plan: Any) -> set[str]:
     return set().union(*(stages(part) for part in plan)) if isinstance(plan, list) else set()
 
 
-def test_every_query_uses_an_index_and_none_sorts(client: MongoClient, database_name: str, sent: Sent) -> None:
-    store, foreign = (MongoStore(client, database_name, index=words(fields=["text"])) for _ in range(2))
+def test_every_query_uses_an_index_and_none_sorts(
+    client: MongoClient, database_name: str, sent: Sent
+) -> None:
+    store, foreign = (
+        MongoStore(client, database_name, index=words(fields=["text"])) for _ in range(2)
+    )
     everything = [(user, n) for user in range(200) for n in range(15)]
     store.batch(
         [
-            PutOp(("users", f"u{user}"), f"k{n}", {"text": f"t{n}", "n": n}, ttl=60 if user % 2 else None)
+            PutOp(
+                ("users", f"u{user}"),
+                f"k{n}",
+                {"text": f"t{n}", "n": n},
+                ttl=60 if user % 2 else None,
+            )
             for user, n in everything
         ]
     )
@@ -102,16 +118,23 @@ def test_every_query_uses_an_index_and_none_sorts(client: MongoClient, database_
     explained = 0
     for event in list(sent.commands):
         name = event.command_name
-        if name in ("find", "aggregate", "delete", "update") and "$listSearchIndexes" not in str(event.command):
+        if name in ("find", "aggregate", "delete", "update") and "$listSearchIndexes" not in str(
+            event.command
+        ):
             command = {key: part for key, part in event.command.items() if key in EXPLAINABLE}
             command |= {"cursor": {}} if name == "aggregate" else {}
-            command |= {kind: command[kind][:1] for kind in ("updates", "deletes") if kind in command}
+            command |= {
+                kind: command[kind][:1] for kind in ("updates", "deletes") if kind in command
+            }
             reply = client[database_name].command("explain", command, verbosity="queryPlanner")
             winners = [plan["winningPlan"] for plan in planners(reply)]
             found = stages(winners)
             if "settings" not in str(command[name]):
                 assert not found & {"COLLSCAN", "SORT"}, command
-                assert found & {"IXSCAN", "IDHACK", "DISTINCT_SCAN", "EOF"} or name == "update", (command, found)
+                assert found & {"IXSCAN", "IDHACK", "DISTINCT_SCAN", "EOF"} or name == "update", (
+                    command,
+                    found,
+                )
             explained += 1
     assert explained > 20
 
@@ -136,7 +159,9 @@ EXPLAINABLE = (
 def test_round_trips(client: MongoClient, database_name: str, sent: Sent) -> None:
     store = MongoStore(client, database_name, index=words(fields=["text"]))
     store.put(NS, "a", {"text": "fish"})
-    store.search(NS, query="fish")  # what is asked once: which backend, which configuration, the matrix
+    store.search(
+        NS, query="fish"
+    )  # what is asked once: which backend, which configuration, the matrix
 
     def trips(action: Any) -> list[str]:
         sent.commands.clear()
@@ -144,22 +169,34 @@ def test_round_trips(client: MongoClient, database_name: str, sent: Sent) -> Non
         return sent.names
 
     assert trips(lambda: store.get(NS, "a")) == ["find"]
-    assert trips(lambda: store.batch([GetOp(NS, "a"), GetOp(NS, "b"), GetOp(("x",), "c")])) == ["find"]
+    assert trips(lambda: store.batch([GetOp(NS, "a"), GetOp(NS, "b"), GetOp(("x",), "c")])) == [
+        "find"
+    ]
     assert trips(lambda: store.put(NS, "b", {"text": "t"})) == ["find", "update"]
-    assert trips(lambda: store.batch([PutOp(NS, f"k{n}", {"text": f"{n}"}) for n in range(200)])) == ["find", "update"]
+    assert trips(
+        lambda: store.batch([PutOp(NS, f"k{n}", {"text": f"{n}"}) for n in range(200)])
+    ) == ["find", "update"]
     assert trips(lambda: store.delete(NS, "b")) == ["delete"]
     assert trips(lambda: store.search(NS)) == ["find"]
     assert trips(lambda: store.search(NS, query="fish", limit=5)) == ["find", "find", "find"]
     assert trips(lambda: store.search(NS, query="fish", limit=5)) == ["find", "find"]
-    for number in range(2 * MOST_WAITS):  # what was written since is looked at, and taken in now and then
-        MongoStore(client, database_name, index=words(fields=["text"])).put(NS, "k1", {"text": f"fish {number}"})
+    for number in range(
+        2 * MOST_WAITS
+    ):  # what was written since is looked at, and taken in now and then
+        MongoStore(client, database_name, index=words(fields=["text"])).put(
+            NS, "k1", {"text": f"fish {number}"}
+        )
         waits = (number + 1) % MOST_WAITS != 0
-        assert trips(lambda: store.search(NS, query="fish", limit=5)) == ["find"] * (2 if waits else 3)
+        assert trips(lambda: store.search(NS, query="fish", limit=5)) == ["find"] * (
+            2 if waits else 3
+        )
     assert trips(lambda: store.list_namespaces()) == ["aggregate"]
     assert trips(lambda: MongoStore(client, database_name, index=words())) == []
 
 
-def test_namespaces_are_listed_without_reading_items(client: MongoClient, database_name: str) -> None:
+def test_namespaces_are_listed_without_reading_items(
+    client: MongoClient, database_name: str
+) -> None:
     store = MongoStore(client, database_name)
     store.batch([PutOp(("users", f"u{n % 3}"), f"k{n}", {}) for n in range(300)])
     pipeline = [
@@ -168,26 +205,31 @@ def test_namespaces_are_listed_without_reading_items(client: MongoClient, databa
         {"$group": {"_id": "$path"}},
     ]
     explained = client[database_name].command(
-        "explain", {"aggregate": "mongomem_store_items", "pipeline": pipeline, "cursor": {}}, verbosity="executionStats"
+        "explain",
+        {"aggregate": "mongomem_store_items", "pipeline": pipeline, "cursor": {}},
+        verbosity="executionStats",
     )
     assert "totalDocsExamined': 0" in str(explained)
 
 
-# --- rights ----------------------------------------------------------------------------------------
+# --- rights
+# ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def limited(client: MongoClient, database_name: str) -> Any:
-    """Make views with the rights of another user: a client whose commands the server refuses by a role's rules.
+    """Make views with the rights of another user: a client whose commands the server refuses by a
+    role's rules.
 
-    The test server runs without access control, so the refusal is the server's own error, raised by a
-    listener-free stand-in of the driver.
-    """
+    The test server runs without access control, so the refusal is the server's own error, raised by
+    a listener-free stand-in of the driver."""
     return lambda refused: Refusing(client[database_name], refused)
 
 
 class Refusing:
-    """A database that refuses some commands as a server with access control does (code 13, Unauthorized)."""
+    """A database that refuses some commands as a server with access control does (code 13,
+    Unauthorized).
+    """
 
     def __init__(self, database: Any, refused: tuple[str, ...]) -> None:
         self.database = database
@@ -214,13 +256,19 @@ class _RefusingCollection:
 WRITES = ("bulk_write", "update_many", "delete_many", "create_indexes")
 
 
-def test_a_user_who_may_only_read_gets_and_searches(client: MongoClient, database_name: str, limited: Any) -> None:
+def test_a_user_who_may_only_read_gets_and_searches(
+    client: MongoClient, database_name: str, limited: Any
+) -> None:
     index = words(fields=["text"])
     MongoStore(client, database_name, index=index).put(NS, "k", {"text": "fish"}, ttl=5)
     store = MongoStore(client, database_name, index=index)
     run = RecordingRunner(limited(WRITES))
     assert run(batch.get(store._context, [GetOp(NS, "k")]))[0].value == {"text": "fish"}  # type: ignore[union-attr]
-    for op in (SearchOp(NS), SearchOp(NS, query="fish"), SearchOp(NS, query="fish", filter={"text": "fish"})):
+    for op in (
+        SearchOp(NS),
+        SearchOp(NS, query="fish"),
+        SearchOp(NS, query="fish", filter={"text": "fish"}),
+    ):
         assert keys(run(batch.search(store._context, op))) == ["k"]
     assert run(batch.list_namespaces(store._context, ListNamespacesOp())) == [NS]
     with pytest.raises(OperationFailure):
@@ -237,16 +285,23 @@ def test_a_user_who_may_not_create_indexes_works_with_setup_off(
     assert keys(run(batch.search(store._context, SearchOp(NS)))) == ["k"]
 
 
-# --- crashes ---------------------------------------------------------------------------------------
+# --- crashes
+# ---------------------------------------------------------------------------------------
 
 
-def test_indexes_that_were_dropped_are_made_again(client: MongoClient, database_name: str, sent: Sent) -> None:
+def test_indexes_that_were_dropped_are_made_again(
+    client: MongoClient, database_name: str, sent: Sent
+) -> None:
     items = client[database_name].mongomem_store_items
 
     def hints() -> list[Any]:
         sent.commands.clear()
         store.search(NS)
-        return [command.command.get("hint") for command in sent.commands if command.command_name == "find"]
+        return [
+            command.command.get("hint")
+            for command in sent.commands
+            if command.command_name == "find"
+        ]
 
     for drop in (items.drop_indexes, items.drop, lambda: client.drop_database(database_name)):
         store = MongoStore(client, database_name, index=words(fields=["text"]))
@@ -257,12 +312,20 @@ def test_indexes_that_were_dropped_are_made_again(client: MongoClient, database_
         assert hints() == ["by_update", None]
         assert hints() == [None]
         store.put(NS, "k", {"text": "fish"})
-        assert set(items.index_information()) == {"_id_", "by_update", "by_change", "by_path", "by_expiry"}
+        assert set(items.index_information()) == {
+            "_id_",
+            "by_update",
+            "by_change",
+            "by_path",
+            "by_expiry",
+        }
         assert hints() == ["by_update"]
         assert keys(store.search(NS, query="fish")) == ["k"]
 
 
-def test_reads_name_indexes_again_once_there_are_some(client: MongoClient, database_name: str, sent: Sent) -> None:
+def test_reads_name_indexes_again_once_there_are_some(
+    client: MongoClient, database_name: str, sent: Sent
+) -> None:
     store = MongoStore(client, database_name, auto_setup=False)
     store.put(NS, "k", {"n": 1})
     assert keys(store.search(NS)) == ["k"]
@@ -298,7 +361,9 @@ def test_a_batch_that_fails_anywhere_leaves_whole_items_and_can_be_repeated(
     items = client[database_name].mongomem_store_items
     for at in range(30):
         items.delete_many({})
-        store = MongoStore(client, database_name, index=words(fields=["text"]), ttl={"default_ttl": 5})
+        store = MongoStore(
+            client, database_name, index=words(fields=["text"]), ttl={"default_ttl": 5}
+        )
         store.batch([PutOp(NS, key, value, ttl=5) for key, value in OLD.items()])
         store._context.readiness.set_up, store._context.readiness.checked_at = False, None
         driver = FailingRunner(client[database_name], at=at, performed=performed)
@@ -317,7 +382,8 @@ def test_a_batch_that_fails_anywhere_leaves_whole_items_and_can_be_repeated(
 
 
 def test_every_write_carries_the_shard_key(client: MongoClient, database_name: str) -> None:
-    """The shard key of items is `path`; a deletion may name an item by its `_id` alone, wherever it was moved.
+    """The shard key of items is `path`; a deletion may name an item by its `_id` alone, wherever it
+    was moved.
 
     Settings are one document and not sharded.
     """
@@ -334,8 +400,14 @@ def test_every_write_carries_the_shard_key(client: MongoClient, database_name: s
         if getattr(command, "collection", "") != store._context.items:
             continue
         if isinstance(command, BulkWrite):
-            filters += [write.filter for write in command.writes if isinstance(write, (Update, Replace))]
-            assert all(isinstance(write.filter["_id"], str) for write in command.writes if isinstance(write, Delete))
+            filters += [
+                write.filter for write in command.writes if isinstance(write, (Update, Replace))
+            ]
+            assert all(
+                isinstance(write.filter["_id"], str)
+                for write in command.writes
+                if isinstance(write, Delete)
+            )
         elif isinstance(command, (UpdateMany, DeleteMany)):
             filters.append(command.filter)
     assert len(filters) >= 5
@@ -343,7 +415,8 @@ def test_every_write_carries_the_shard_key(client: MongoClient, database_name: s
     assert not any(index.unique for index in indexes_for(collections_for("")))
 
 
-# --- many at once ----------------------------------------------------------------------------------
+# --- many at once
+# ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("client_class", [MongoClient, AsyncMongoClient])
@@ -360,21 +433,34 @@ async def test_reads_and_writes_of_one_tick_share_round_trips(
     found = await asyncio.gather(*(store.aget(NS, f"k{n}") for n in range(60)))
     assert sent.names == ["find"]
     assert [item and item.value["n"] for item in found] == [*range(50), *[None] * 10]
-    await asyncio.gather(store.adelete(NS, "k1"), store.aput(NS, "k2", {"n": 7}), store.adelete(NS, "k3"))
+    await asyncio.gather(
+        store.adelete(NS, "k1"), store.aput(NS, "k2", {"n": 7}), store.adelete(NS, "k3")
+    )
     assert [await store.aget(NS, key) is None for key in ("k1", "k2", "k3")] == [True, False, True]
     closing = client.close()
     if inspect.isawaitable(closing):
         await closing
 
 
-async def test_an_error_reaches_only_the_one_who_caused_it(mongo_uri: str, database_name: str) -> None:
+async def test_an_error_reaches_only_the_one_who_caused_it(
+    mongo_uri: str, database_name: str
+) -> None:
     async with AsyncMongoClient(mongo_uri) as client:
         store = MongoStore(client, database_name)
         results = await asyncio.gather(
-            store.aput(NS, "a", {}), store.aput(NS, "bad", {"x": {1}}), store.aput(NS, "c", {}), return_exceptions=True
+            store.aput(NS, "a", {}),
+            store.aput(NS, "bad", {"x": {1}}),
+            store.aput(NS, "c", {}),
+            return_exceptions=True,
         )
-        assert [type(result).__name__ for result in results] == ["NoneType", "UnstorableValueError", "NoneType"]
-        results = await asyncio.gather(store.aget(NS, 1), store.aget(NS, "a"), return_exceptions=True)  # type: ignore[arg-type]
+        assert [type(result).__name__ for result in results] == [
+            "NoneType",
+            "UnstorableValueError",
+            "NoneType",
+        ]
+        results = await asyncio.gather(
+            store.aget(NS, 1), store.aget(NS, "a"), return_exceptions=True
+        )  # type: ignore[arg-type]
         assert isinstance(results[0], ValueError)
         assert results[1].key == "a"  # type: ignore[union-attr]
 
@@ -389,7 +475,9 @@ async def test_who_is_cancelled_takes_nobody_along(mongo_uri: str, database_name
                 for _ in range(ticks):
                     await asyncio.sleep(0)
                 tasks[victim].cancel()
-                results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), HANG_SECONDS)
+                results = await asyncio.wait_for(
+                    asyncio.gather(*tasks, return_exceptions=True), HANG_SECONDS
+                )
                 for number, result in enumerate(results):
                     if number == victim:
                         assert isinstance(result, asyncio.CancelledError)
@@ -402,7 +490,9 @@ def test_one_store_in_several_loops(mongo_uri: str, database_name: str) -> None:
         store = MongoStore(client, database_name)
 
         async def work(number: int) -> int:
-            await asyncio.gather(*(store.aput(("loop", str(number)), f"k{n}", {}) for n in range(5)))
+            await asyncio.gather(
+                *(store.aput(("loop", str(number)), f"k{n}", {}) for n in range(5))
+            )
             return len(await store.asearch(("loop", str(number))))
 
         with ThreadPoolExecutor(4) as threads:
@@ -427,7 +517,9 @@ def test_threads_search_while_others_write(mongo_uri: str, database_name: str) -
             assert all(threads.map(work, range(160)))
 
 
-async def test_searches_of_one_cold_prefix_load_it_once(mongo_uri: str, database_name: str, sent: Sent) -> None:
+async def test_searches_of_one_cold_prefix_load_it_once(
+    mongo_uri: str, database_name: str, sent: Sent
+) -> None:
     def loads() -> int:
         return sum(command.command.get("projection") == {"codes": 1} for command in sent.commands)
 
@@ -438,7 +530,12 @@ async def test_searches_of_one_cold_prefix_load_it_once(mongo_uri: str, database
         store = MongoStore(client, database_name, index=words(fields=["text"]))
         sent.commands.clear()
         with ThreadPoolExecutor(8) as threads:
-            found = list(threads.map(lambda n: store.search(NS, query=f"fish number{n} {n}", limit=1)[0].key, range(8)))
+            found = list(
+                threads.map(
+                    lambda n: store.search(NS, query=f"fish number{n} {n}", limit=1)[0].key,
+                    range(8),
+                )
+            )
         assert loads() == 1
     async with AsyncMongoClient(mongo_uri, event_listeners=[sent]) as client:
         store = MongoStore(client, database_name, index=words(fields=["text"]))
@@ -448,7 +545,9 @@ async def test_searches_of_one_cold_prefix_load_it_once(mongo_uri: str, database
         assert loads() == 1
 
 
-def test_who_fails_to_load_leaves_it_to_the_next(mongo_client: MongoClient, database_name: str) -> None:
+def test_who_fails_to_load_leaves_it_to_the_next(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     store = MongoStore(mongo_client, database_name, index=words(fields=["text"]), backend="exact")
     store.put(NS, "k", {"text": "fish"})
     for at in range(6):
@@ -459,16 +558,22 @@ def test_who_fails_to_load_leaves_it_to_the_next(mongo_client: MongoClient, data
         assert keys(store.search(NS, query="fish")) == ["k"]
 
 
-async def test_an_embedder_is_asked_once_for_the_puts_of_one_tick(mongo_uri: str, database_name: str) -> None:
+async def test_an_embedder_is_asked_once_for_the_puts_of_one_tick(
+    mongo_uri: str, database_name: str
+) -> None:
     embedder = CountingEmbedder()
     async with AsyncMongoClient(mongo_uri) as client:
-        store = MongoStore(client, database_name, index={"embed": embedder, "dims": 512, "fields": ["text"]})
+        store = MongoStore(
+            client, database_name, index={"embed": embedder, "dims": 512, "fields": ["text"]}
+        )
         await asyncio.gather(*(store.aput(NS, f"k{n}", {"text": f"t{n % 10}"}) for n in range(30)))
         assert len(embedder.calls) == 1
         assert len(embedder.texts) == 10
 
 
-def test_ids_that_one_command_cannot_carry(mongo_uri: str, database_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_that_one_command_cannot_carry(
+    mongo_uri: str, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with MongoClient(mongo_uri) as client:
         store = MongoStore(client, database_name, index=words(fields=["text"]))
         absent = [GetOp(NS, f"{n}" + "k" * 2 * 2**20) for n in range(9)]
@@ -485,6 +590,9 @@ def test_ids_that_one_command_cannot_carry(mongo_uri: str, database_name: str, m
             whole = store.search(NS, query="second k07", limit=60, **options)
             assert whole[0].key == "k07"
             assert sorted(keys(whole)) == [*names, "none", "off"]
-            assert keys(store.search(NS, query="second k07", limit=60, offset=41, **options)) == keys(whole)[41:]
+            assert (
+                keys(store.search(NS, query="second k07", limit=60, offset=41, **options))
+                == keys(whole)[41:]
+            )
         store.batch([PutOp(NS, name, None) for name in names])
         assert keys(store.search(NS, query="second")) == ["none", "off"]

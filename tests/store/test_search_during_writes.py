@@ -1,4 +1,6 @@
-"""Searches stepped by hand past writes of others: what is there throughout is in the answer, once."""
+"""Searches stepped by hand past writes of others: what is there throughout is in the answer,
+once.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ EXACT: Any = {"index": words(fields=["text"]), "backend": "exact"}
 def stepped(
     plan: Plan[Any], database: Any, actions: Mapping[int, Callable[[], Any]], reply: Any = None
 ) -> tuple[Any, int]:
-    """Run a plan with actions before its n-th commands; return its answer, and how many commands it had."""
+    """Run a plan with actions before its n-th commands; return its answer, and how many commands it
+    had.
+    """
     number = 0
     while True:
         try:
@@ -50,7 +54,10 @@ def test_what_gets_and_loses_vectors_meanwhile_is_found_once(
 
     def toggle(odd: int) -> Callable[[], Any]:
         choices = [(n, False if n % 2 == odd else None) for n in range(12)]
-        puts = [PutOp(NS, f"k{n}", {"text": f"fish number{n}", "n": n}, index=choice) for n, choice in choices]
+        puts = [
+            PutOp(NS, f"k{n}", {"text": f"fish number{n}", "n": n}, index=choice)
+            for n, choice in choices
+        ]
         return lambda: writer.batch(puts)
 
     def search(actions: Mapping[int, Callable[[], Any]]) -> tuple[list[str], int]:
@@ -79,12 +86,18 @@ def test_what_is_reindexed_meanwhile_is_found_once(
     expected = sorted(f"k{n}" for n in range(15))
 
     def search(place: int, share: int) -> tuple[list[str], int]:
-        """Search by the new configuration; before a command of it, the reindex performs some of its own."""
+        """Search by the new configuration; before a command of it, the reindex performs some of its
+        own.
+        """
         database.mongomem_store_items.drop()
         database.mongomem_store_settings.drop()
-        MongoStore(mongo_client, database_name, index=old).batch([PutOp(NS, key, {"text": key}) for key in expected])
+        MongoStore(mongo_client, database_name, index=old).batch(
+            [PutOp(NS, key, {"text": key}) for key in expected]
+        )
         store = MongoStore(mongo_client, database_name, index=new, backend="exact")
-        conversion = Stepped(reindex(MongoStore(mongo_client, database_name, index=new)._context), database)
+        conversion = Stepped(
+            reindex(MongoStore(mongo_client, database_name, index=new)._context), database
+        )
         while database.mongomem_store_settings.find_one({"dims": 16}) is None:
             conversion.perform(1)
         plan = batch.search(store._context, SearchOp(NS, query="k3", limit=50))
@@ -101,15 +114,23 @@ def test_what_is_reindexed_meanwhile_is_found_once(
 @pytest.mark.parametrize("filter", [None, {"n": {"$gte": 0}}, {"n": {"$ne": -1}}])
 @pytest.mark.parametrize("minutes", [-9, 0, 9])
 def test_what_is_updated_while_pages_are_read_is_found_once(
-    mongo_client: MongoClient, database_name: str, monkeypatch: pytest.MonkeyPatch, filter: Any, minutes: int
+    mongo_client: MongoClient,
+    database_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    filter: Any,
+    minutes: int,
 ) -> None:
     """Also by a writer whose clock is behind or ahead."""
     monkeypatch.setattr("mongomem.store.plans.plain_search.PAGE", 10)
     now = datetime(2030, 1, 1, tzinfo=timezone.utc)
     seconds = iter(range(10**6))
-    store = MongoStore(mongo_client, database_name, clock=lambda: now + timedelta(seconds=next(seconds)))
+    store = MongoStore(
+        mongo_client, database_name, clock=lambda: now + timedelta(seconds=next(seconds))
+    )
     other = MongoStore(
-        mongo_client, database_name, clock=lambda: now + timedelta(seconds=next(seconds), minutes=minutes)
+        mongo_client,
+        database_name,
+        clock=lambda: now + timedelta(seconds=next(seconds), minutes=minutes),
     )
     for n in range(35):
         store.put(NS, f"k{n:02}", {"n": n})
@@ -129,7 +150,10 @@ def test_what_is_updated_while_pages_are_read_is_found_once(
     for place in range(commands):
         assert sorted(search(50, {place: again})[0]) == sorted(alone), place
     for first, second in combinations(range(commands), 2):
-        assert sorted(search(50, {first: again, second: again})[0]) == sorted(alone), (first, second)
+        assert sorted(search(50, {first: again, second: again})[0]) == sorted(alone), (
+            first,
+            second,
+        )
 
 
 def test_who_waits_for_another_to_load_sees_what_was_written_since(
@@ -139,7 +163,9 @@ def test_who_waits_for_another_to_load_sees_what_was_written_since(
     store = MongoStore(mongo_client, database_name, **EXACT)
     store.put(NS, "old", {"text": "fish"})
     first, second = (batch.search(store._context, SearchOp(NS, query="fish")) for _ in range(2))
-    loading = until(first, database, lambda command: "codes" in (getattr(command, "projection", None) or {}))
+    loading = until(
+        first, database, lambda command: "codes" in (getattr(command, "projection", None) or {})
+    )
     loaded = loading.perform(database)
     store.put(NS, "new", {"text": "fish"})
     until(second, database, lambda command: isinstance(command, Sleep))
@@ -160,7 +186,9 @@ def until(plan: Plan[Any], database: Any, stops: Callable[[Any], bool], reply: A
 def test_what_is_updated_while_one_long_page_is_read_is_found(
     mongo_client: MongoClient, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server passed the place of an item before it was put there; that is shown by a page without the item."""
+    """The server passed the place of an item before it was put there; that is shown by a page
+    without the item.
+    """
     database = mongo_client[database_name]
     store = MongoStore(mongo_client, database_name)
     store.batch([PutOp(NS, f"k{n}", {"n": n}) for n in range(10)])
@@ -168,5 +196,7 @@ def test_what_is_updated_while_one_long_page_is_read_is_found(
     plan = batch.search(store._context, SearchOp(NS, {"n": {"$gte": 0}}, limit=50))
     page = plan.send(None).perform(database)
     store.put(NS, "k0", {"n": 0})
-    found, _ = stepped(plan, database, {}, [document for document in page if document["key"] != "k0"])
+    found, _ = stepped(
+        plan, database, {}, [document for document in page if document["key"] != "k0"]
+    )
     assert sorted(keys(found)) == [f"k{n}" for n in range(10)]

@@ -1,4 +1,6 @@
-"""Search by meaning, over every driver: what is found, in which order, and what is embedded for it."""
+"""Search by meaning, over every driver: what is found, in which order, and what is embedded for
+it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ import pytest
 from langgraph.store.base import PutOp, SearchOp
 from pymongo import MongoClient
 
-from mongomem.errors import DimensionMismatchError, IndexMismatchError, ReindexError, UnstorableValueError
+from mongomem.errors import (
+    DimensionMismatchError,
+    IndexMismatchError,
+    ReindexError,
+    UnstorableValueError,
+)
 from mongomem.store.store import MongoStore
 from mongomem.store.vectors.quantization import METRICS, Metric, decode_vectors, similarities
 from support.bag_of_words import bag_of_words
@@ -47,7 +54,12 @@ def scored(items: Sequence[Any]) -> list[tuple[str, Any]]:
     return [(item.key, None if item.score is None else round(item.score, 5)) for item in items]
 
 
-FACTS = {"cat": "my cat likes fish", "dog": "my dog likes bones", "car": "red car", "sea": "fish swim in the sea"}
+FACTS = {
+    "cat": "my cat likes fish",
+    "dog": "my dog likes bones",
+    "car": "red car",
+    "sea": "fish swim in the sea",
+}
 
 
 async def test_the_closest_comes_first_with_its_cosine(store: Calls) -> None:
@@ -55,7 +67,8 @@ async def test_the_closest_comes_first_with_its_cosine(store: Calls) -> None:
     query = "what does my cat like: fish"
     found = await store("search", NS, query=query)
     expected = sorted(
-        ((round(cosine(text, query), 5), key) for key, text in FACTS.items()), key=lambda p: (-p[0], p[1])
+        ((round(cosine(text, query), 5), key) for key, text in FACTS.items()),
+        key=lambda p: (-p[0], p[1]),
     )
     assert scored(found) == [(key, score) for score, key in expected]
     assert found[0].value == {"text": FACTS["cat"]}
@@ -68,21 +81,32 @@ async def test_items_without_a_vector_follow_unscored(store: Calls) -> None:
     await store("put", NS, "none", {"other": 1})
     await store("put", NS, "off", {"text": "my cat"}, index=False)
     await store("put", NS, "cat", {"text": "my cat"})
-    assert scored(await store("search", NS, query="cat"))[1:] == [("off", None), ("none", None)] or scored(
-        await store("search", NS, query="cat")
-    )[1:] == [("none", None), ("off", None)]
+    assert scored(await store("search", NS, query="cat"))[1:] == [
+        ("off", None),
+        ("none", None),
+    ] or scored(await store("search", NS, query="cat"))[1:] == [("none", None), ("off", None)]
     assert keys(await store("search", NS, query="cat", limit=1)) == ["cat"]
-    pages = [keys(await store("search", NS, query="cat", limit=1, offset=start)) for start in range(4)]
+    pages = [
+        keys(await store("search", NS, query="cat", limit=1, offset=start)) for start in range(4)
+    ]
     assert sorted(key for page in pages for key in page) == ["cat", "none", "off"]
     assert pages[3] == []
 
 
 async def test_pages_with_a_query_are_stable_and_complete(store: Calls) -> None:
-    puts = [PutOp(NS, f"k{n}", {"text": f"word{n % 7} thing", "n": n, "odd": n % 2 == 1}) for n in range(85)]
-    await store("batch", [*puts, *(PutOp(NS, f"p{n}", {"n": n, "odd": n % 2 == 1}) for n in range(10))])
+    puts = [
+        PutOp(NS, f"k{n}", {"text": f"word{n % 7} thing", "n": n, "odd": n % 2 == 1})
+        for n in range(85)
+    ]
+    await store(
+        "batch", [*puts, *(PutOp(NS, f"p{n}", {"n": n, "odd": n % 2 == 1}) for n in range(10))]
+    )
     for chosen, expected in ((None, 95), ({"odd": True}, 47), ({"n": {"$ne": 3}}, 93)):
         options = {"query": "word3 thing", "filter": chosen}
-        pages = [await store("search", NS, limit=10, offset=start, **options) for start in range(0, 100, 10)]
+        pages = [
+            await store("search", NS, limit=10, offset=start, **options)
+            for start in range(0, 100, 10)
+        ]
         found = [key for page in pages for key in keys(page)]
         assert len(found) == len(set(found)) == expected
         whole = await store("search", NS, limit=100, **options)
@@ -92,7 +116,10 @@ async def test_pages_with_a_query_are_stable_and_complete(store: Calls) -> None:
 
 
 async def test_a_filter_that_few_far_ones_match_still_gives_all(store: Calls) -> None:
-    puts = [PutOp(NS, f"k{n}", {"text": "near word" if n % 50 else "far away", "n": n}) for n in range(600)]
+    puts = [
+        PutOp(NS, f"k{n}", {"text": "near word" if n % 50 else "far away", "n": n})
+        for n in range(600)
+    ]
     await store("batch", puts)
     for chosen in ({"text": "far away"}, {"text": {"$ne": "near word"}}):
         found = await store("search", NS, query="near word", filter=chosen, limit=10)
@@ -109,7 +136,8 @@ async def test_what_is_below_another_namespace_is_never_found(store: Calls) -> N
     assert len(await store("search", (), query="the secret")) == 4
 
 
-# --- which texts get a vector ----------------------------------------------------------------------
+# --- which texts get a vector
+# ----------------------------------------------------------------------
 
 
 async def test_a_batch_that_mixes_everything_gives_each_text_its_own_vector(store: Calls) -> None:
@@ -130,12 +158,20 @@ async def test_a_batch_that_mixes_everything_gives_each_text_its_own_vector(stor
     )
     found = dict(scored(await store("search", NS, query="apples", limit=20)))
     assert {key for key, score in found.items() if score == 1} == {"a", "same"}
-    assert {key for key, score in found.items() if score is None} == {"off", "blank", "empty", "missing", "was"}
+    assert {key for key, score in found.items() if score is None} == {
+        "off",
+        "blank",
+        "empty",
+        "missing",
+        "was",
+    }
     found = dict(scored(await store("search", NS, query="bananas", limit=20)))
     assert {key for key, score in found.items() if score == 1} == {"b", "other"}
 
 
-async def test_an_item_with_many_vectors_counts_once_with_its_best(mongo_uri: str, database_name: str) -> None:
+async def test_an_item_with_many_vectors_counts_once_with_its_best(
+    mongo_uri: str, database_name: str
+) -> None:
     value = {
         "title": "about whales",
         "parts": [{"text": "small fish"}, {"text": "large ships"}, {"n": 1}],
@@ -155,7 +191,9 @@ async def test_an_item_with_many_vectors_counts_once_with_its_best(mongo_uri: st
                 client.drop_database(name)
 
 
-async def test_unchanged_and_repeated_texts_are_embedded_once(store: Calls, embedder: CountingEmbedder) -> None:
+async def test_unchanged_and_repeated_texts_are_embedded_once(
+    store: Calls, embedder: CountingEmbedder
+) -> None:
     await store("batch", [PutOp(NS, key, {"text": "the same"}) for key in "abc"])
     await store("put", NS, "d", {"text": "another"})
     assert embedder.calls == [["the same"], ["another"]]
@@ -166,83 +204,130 @@ async def test_unchanged_and_repeated_texts_are_embedded_once(store: Calls, embe
     assert scored(await store("search", NS, query="new", limit=1)) == [("a", 1.0)]
 
 
-async def test_a_value_with_times_and_bytes_can_be_embedded_whole(mongo_uri: str, database_name: str) -> None:
+async def test_a_value_with_times_and_bytes_can_be_embedded_whole(
+    mongo_uri: str, database_name: str
+) -> None:
     from datetime import datetime, timezone
 
     async with store_of("mongomock", mongo_uri, database_name, index=words()) as calls:
-        await calls("put", NS, "k", {"when": datetime(2024, 1, 2, tzinfo=timezone.utc), "raw": b"x", "text": "hello"})
+        await calls(
+            "put",
+            NS,
+            "k",
+            {"when": datetime(2024, 1, 2, tzinfo=timezone.utc), "raw": b"x", "text": "hello"},
+        )
         assert len(await calls("search", NS, query="hello")) == 1
 
 
-# --- embedders that fail ---------------------------------------------------------------------------
+# --- embedders that fail
+# ---------------------------------------------------------------------------
 
 
-async def test_an_embedder_that_fails_writes_nothing(store: Calls, embedder: CountingEmbedder) -> None:
+async def test_an_embedder_that_fails_writes_nothing(
+    store: Calls, embedder: CountingEmbedder
+) -> None:
     await store("put", NS, "there", {"text": "there"})
     embedder.error = RuntimeError("no more credit")
     with pytest.raises(RuntimeError, match="credit"):
-        await store("batch", [PutOp(NS, "plain", {"n": 1}), PutOp(NS, "k", {"text": "t"}), PutOp(NS, "there", None)])
+        await store(
+            "batch",
+            [PutOp(NS, "plain", {"n": 1}), PutOp(NS, "k", {"text": "t"}), PutOp(NS, "there", None)],
+        )
     embedder.error = None
     assert keys(await store("search", NS)) == ["there"]
 
 
-async def test_an_item_too_large_is_not_embedded_first(store: Calls, embedder: CountingEmbedder) -> None:
+async def test_an_item_too_large_is_not_embedded_first(
+    store: Calls, embedder: CountingEmbedder
+) -> None:
     with pytest.raises(UnstorableValueError, match="item 'big'"):
-        await store("batch", [PutOp(NS, "k", {"text": "fish"}), PutOp(NS, "big", {"text": "x" * 17_000_000})])
+        await store(
+            "batch",
+            [PutOp(NS, "k", {"text": "fish"}), PutOp(NS, "big", {"text": "x" * 17_000_000})],
+        )
     assert embedder.texts == []
     assert await store("search", NS) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_wrong_dimensions_write_nothing(mongo_uri: str, database_name: str, kind: str) -> None:
-    async with store_of(kind, mongo_uri, database_name, index={"embed": bag_of_words(3), "dims": 4}) as calls:
+async def test_wrong_dimensions_write_nothing(
+    mongo_uri: str, database_name: str, kind: str
+) -> None:
+    async with store_of(
+        kind, mongo_uri, database_name, index={"embed": bag_of_words(3), "dims": 4}
+    ) as calls:
         with pytest.raises(DimensionMismatchError):
-            await calls("batch", [PutOp(NS, "plain", {"n": 1}, index=False), PutOp(NS, "k", {"text": "t"})])
+            await calls(
+                "batch", [PutOp(NS, "plain", {"n": 1}, index=False), PutOp(NS, "k", {"text": "t"})]
+            )
         assert await calls("search", NS) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_async_embedder_serves_sync_and_async_calls(mongo_uri: str, database_name: str, kind: str) -> None:
+async def test_an_async_embedder_serves_sync_and_async_calls(
+    mongo_uri: str, database_name: str, kind: str
+) -> None:
     embed = bag_of_words(DIMS)
 
     async def aembed(texts: Sequence[str]) -> list[list[float]]:
         await asyncio.sleep(0)
         return embed(texts)
 
-    async with store_of(kind, mongo_uri, database_name, index={"embed": aembed, "dims": DIMS}) as calls:
+    async with store_of(
+        kind, mongo_uri, database_name, index={"embed": aembed, "dims": DIMS}
+    ) as calls:
         await calls("put", NS, "k", {"text": "hello"})
         assert len(await calls("search", NS, query="hello")) == 1
 
 
-# --- freshness -------------------------------------------------------------------------------------
+# --- freshness
+# -------------------------------------------------------------------------------------
 
 
-async def test_a_write_of_another_process_is_seen_at_once(mongo_uri: str, database_name: str) -> None:
+async def test_a_write_of_another_process_is_seen_at_once(
+    mongo_uri: str, database_name: str
+) -> None:
     with MongoClient(mongo_uri) as client:
         foreign = MongoStore(client, database_name, index=words(fields=["text"]))
         for kind in ("blocking", "threaded", "awaiting"):
             namespace = (kind, "memories")
-            async with store_of(kind, mongo_uri, database_name, index=words(fields=["text"])) as calls:
+            async with store_of(
+                kind, mongo_uri, database_name, index=words(fields=["text"])
+            ) as calls:
                 assert await calls("search", (kind,), query="fish") == []
                 for n in range(12):
                     foreign.put(namespace, f"k{n}", {"text": f"fish number{n}"})
                     found = await calls("search", (kind,), query=f"fish number{n}", limit=3)
                     assert scored(found)[0] == (f"k{n}", 1.0)
                 foreign.put(namespace, "k3", {"text": "quite different"})
-                assert scored(await calls("search", (kind,), query="quite different", limit=1)) == [("k3", 1.0)]
-                assert "k3" not in keys(await calls("search", (kind,), query="fish number3", limit=11))
+                assert scored(await calls("search", (kind,), query="quite different", limit=1)) == [
+                    ("k3", 1.0)
+                ]
+                assert "k3" not in keys(
+                    await calls("search", (kind,), query="fish number3", limit=11)
+                )
                 foreign.put(namespace, "k4", {"text": "fish number4"}, index=False)
-                assert scored(await calls("search", (kind,), query="fish number4", limit=20))[-1] == ("k4", None)
+                assert scored(await calls("search", (kind,), query="fish number4", limit=20))[
+                    -1
+                ] == ("k4", None)
                 foreign.delete(namespace, "k5")
-                assert "k5" not in keys(await calls("search", (kind,), query="fish number5", limit=20))
+                assert "k5" not in keys(
+                    await calls("search", (kind,), query="fish number5", limit=20)
+                )
                 foreign.put(namespace, "k5", {"text": "fish number5"})
-                assert scored(await calls("search", (kind,), query="fish number5", limit=1)) == [("k5", 1.0)]
+                assert scored(await calls("search", (kind,), query="fish number5", limit=1)) == [
+                    ("k5", 1.0)
+                ]
                 foreign.delete_namespace((kind,))
                 assert await calls("search", (kind,), query="fish") == []
 
 
-def test_what_was_written_since_is_found_where_it_is_now(mongo_client: MongoClient, database_name: str) -> None:
-    """Items move about in meaning, come and go between searches; each answer is what a fresh store gives."""
+def test_what_was_written_since_is_found_where_it_is_now(
+    mongo_client: MongoClient, database_name: str
+) -> None:
+    """Items move about in meaning, come and go between searches; each answer is what a fresh store
+    gives.
+    """
     index, moved = words(fields=["text"]), random.Random(5)
     store, other = (MongoStore(mongo_client, database_name, index=index) for _ in range(2))
     texts = [f"fish {n} {'fish' if n % 3 else 'bird'} river" for n in range(40)]
@@ -253,7 +338,11 @@ def test_what_was_written_since_is_found_where_it_is_now(mongo_client: MongoClie
             text = moved.choice(["bird", "fish", "stone", moved.choice(texts)])
             value = moved.choice([None, {"text": text}, {"text": text}])
             other.batch([PutOp(("a",), key, value, index=moved.choice([None, None, False]))])
-        options: dict[str, Any] = {"query": "fish", "limit": moved.choice([1, 5, 100]), "offset": moved.choice([0, 3])}
+        options: dict[str, Any] = {
+            "query": "fish",
+            "limit": moved.choice([1, 5, 100]),
+            "offset": moved.choice([0, 3]),
+        }
         fresh = MongoStore(mongo_client, database_name, index=index)
         expected, found = (one.search(("a",), **options) for one in (fresh, store))
         assert [(item.key, item.value, item.score) for item in found] == [
@@ -263,7 +352,9 @@ def test_what_was_written_since_is_found_where_it_is_now(mongo_client: MongoClie
 
 def test_many_deleted_items_do_not_hide_those_behind(mongo_uri: str, database_name: str) -> None:
     with MongoClient(mongo_uri) as client:
-        store, foreign = (MongoStore(client, database_name, index=words(fields=["text"])) for _ in range(2))
+        store, foreign = (
+            MongoStore(client, database_name, index=words(fields=["text"])) for _ in range(2)
+        )
         store.batch([PutOp(NS, f"near{n}", {"text": "fish"}) for n in range(300)])
         store.batch([PutOp(NS, f"far{n}", {"text": f"fish and more{n}"}) for n in range(12)])
         assert len(store.search(NS, query="fish", limit=10)) == 10
@@ -283,19 +374,30 @@ async def test_a_prefix_too_large_for_memory_gives_the_same(
         large = store_on(client, kind, database_name, index=index)
         small = store_on(client, kind, database_name, index=index, matrix_bytes=2_000)
         oracle = store_on(mongomock.MongoClient(), "mongomock", database_name, index=index)
-        puts = [PutOp(NS, f"k{n}", {"text": f"fish number{n % 40} kind{n % 3}", "n": n}) for n in range(150)]
+        puts = [
+            PutOp(NS, f"k{n}", {"text": f"fish number{n % 40} kind{n % 3}", "n": n})
+            for n in range(150)
+        ]
         await large("batch", puts)
         await oracle("batch", puts)
         for options in ({}, {"offset": 30}, {"filter": {"n": {"$lt": 9}}}, {"limit": 200}):
             expected = scored(await oracle("search", NS, query="fish number7 kind1", **options))
-            assert scored(await large("search", NS, query="fish number7 kind1", **options)) == expected
-            assert scored(await small("search", NS, query="fish number7 kind1", **options)) == expected
+            assert (
+                scored(await large("search", NS, query="fish number7 kind1", **options)) == expected
+            )
+            assert (
+                scored(await small("search", NS, query="fish number7 kind1", **options)) == expected
+            )
         assert small.target._context.matrices.size == 0
         assert large.target._context.matrices.size > 0
 
 
-def test_a_busy_namespace_of_short_lived_items_stays_in_memory(mongo_client: MongoClient, database_name: str) -> None:
-    store = MongoStore(mongo_client, database_name, index=words(fields=["text"]), matrix_bytes=200_000)
+def test_a_busy_namespace_of_short_lived_items_stays_in_memory(
+    mongo_client: MongoClient, database_name: str
+) -> None:
+    store = MongoStore(
+        mongo_client, database_name, index=words(fields=["text"]), matrix_bytes=200_000
+    )
     other = MongoStore(mongo_client, database_name, index=words(fields=["text"]))
     store.put(NS, "keep", {"text": "keep", "n": 1})
     for _ in range(12):
@@ -310,7 +412,9 @@ def test_a_busy_namespace_of_short_lived_items_stays_in_memory(mongo_client: Mon
         assert 0 < matrices.size <= 200_000
 
 
-def test_gone_items_never_outweigh_those_that_are_there(mongo_client: MongoClient, database_name: str) -> None:
+def test_gone_items_never_outweigh_those_that_are_there(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     store = MongoStore(mongo_client, database_name, index=words(8, fields=["text"]))
     store.put(NS, "keep", {"text": "keep", "n": 1})
     for turn in range(6):
@@ -321,8 +425,12 @@ def test_gone_items_never_outweigh_those_that_are_there(mongo_client: MongoClien
     assert len(store._context.matrices.get("\x00".join(NS), 8, "cosine").seen()) < 2_000
 
 
-def test_a_prefix_that_became_small_is_held_again(mongo_client: MongoClient, database_name: str) -> None:
-    store = MongoStore(mongo_client, database_name, index=words(fields=["text"]), matrix_bytes=100_000)
+def test_a_prefix_that_became_small_is_held_again(
+    mongo_client: MongoClient, database_name: str
+) -> None:
+    store = MongoStore(
+        mongo_client, database_name, index=words(fields=["text"]), matrix_bytes=100_000
+    )
     puts = [PutOp(NS, f"k{n}", {"text": f"passing {n}"}) for n in range(200)]
     store.batch([PutOp(NS, "keep", {"text": "keep"}), *puts])
     assert scored(store.search(NS, query="keep", limit=1)) == [("keep", 1.0)]
@@ -334,7 +442,8 @@ def test_a_prefix_that_became_small_is_held_again(mongo_client: MongoClient, dat
     assert store._context.matrices.size > 0
 
 
-# --- metrics, batches ------------------------------------------------------------------------------
+# --- metrics, batches
+# ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["blocking", "mongomock"])
@@ -351,7 +460,9 @@ async def test_metrics_share_one_scale(mongo_uri: str, database_name: str, kind:
     }
     for metric, order in expected.items():
         index = {"embed": embed, "dims": 2, "fields": ["t"], "metric": metric, "model": "rows"}
-        async with store_of(kind, mongo_uri, database_name, index=index, collection_prefix=f"{metric}_") as calls:
+        async with store_of(
+            kind, mongo_uri, database_name, index=index, collection_prefix=f"{metric}_"
+        ) as calls:
             await calls("batch", [PutOp(NS, name, {"t": name}) for name in rows if name != "q"])
             assert scored(await calls("search", NS, query="q")) == order
 
@@ -359,13 +470,21 @@ async def test_metrics_share_one_scale(mongo_uri: str, database_name: str, kind:
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("matrix_bytes", [2**24, 1])
 def test_the_closest_are_found_where_vectors_share_a_large_component(
-    mongo_client: MongoClient, database_name: str, metric: Metric, matrix_bytes: int, monkeypatch: pytest.MonkeyPatch
+    mongo_client: MongoClient,
+    database_name: str,
+    metric: Metric,
+    matrix_bytes: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("mongomem.store.plans.semantic_search.PAGE", 700)
     monkeypatch.setattr("mongomem.store.plans.index_sync.PAGE", 700)
     rows = np.random.default_rng(5).standard_normal((1_600, 8), dtype=np.float32)
     rows[:, 3] += 1_000
-    index: Any = {"embed": lambda texts: rows[[int(text) for text in texts]], "model": "rows", "dims": 8}
+    index: Any = {
+        "embed": lambda texts: rows[[int(text) for text in texts]],
+        "model": "rows",
+        "dims": 8,
+    }
     index |= {"fields": ["t"], "metric": metric}
     store = MongoStore(mongo_client, database_name, index=index, matrix_bytes=matrix_bytes)
     store.batch([PutOp(NS, f"{n}", {"t": f"{n}"}) for n in range(1_590)])
@@ -374,18 +493,25 @@ def test_the_closest_are_found_where_vectors_share_a_large_component(
         assert keys(store.search(NS, query=f"{query}")) == [f"{n}" for n in truth]
 
 
-async def test_the_queries_of_a_batch_are_embedded_before_anything(store: Calls, embedder: CountingEmbedder) -> None:
+async def test_the_queries_of_a_batch_are_embedded_before_anything(
+    store: Calls, embedder: CountingEmbedder
+) -> None:
     await store("batch", [PutOp(NS, key, {"text": text}) for key, text in FACTS.items()])
     embedder.calls.clear()
     first, second, third = await store(
         "batch",
-        [SearchOp(NS, query="cat", limit=1), SearchOp(NS, query="car", limit=1), SearchOp(NS, query="cat", limit=2)],
+        [
+            SearchOp(NS, query="cat", limit=1),
+            SearchOp(NS, query="car", limit=1),
+            SearchOp(NS, query="cat", limit=2),
+        ],
     )
     assert sorted(embedder.texts) == ["car", "cat"]
     assert (keys(first), keys(second), keys(third)[0]) == (["cat"], ["car"], "cat")
 
 
-# --- the configuration of the index ----------------------------------------------------------------
+# --- the configuration of the index
+# ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -399,19 +525,31 @@ async def test_a_configuration_that_nothing_was_made_with_gives_way(
         raise BrokenError
 
     async with client_of(kind, mongo_uri) as client:
-        failing = Calls(MongoStore(client, database_name, index={"embed": broken, "dims": 3, "fields": ["text"]}), kind)
+        failing = Calls(
+            MongoStore(
+                client, database_name, index={"embed": broken, "dims": 3, "fields": ["text"]}
+            ),
+            kind,
+        )
         with pytest.raises(BrokenError):
             await failing("put", NS, "k", {"text": "fish"})
         working = Calls(MongoStore(client, database_name, index=words(fields=["text"])), kind)
         assert await working("search", NS, query="fish") == []
         await working("put", NS, "k", {"text": "fish"})
         assert scored(await working("search", NS, query="fish")) == [("k", 1.0)]
-        late = Calls(MongoStore(client, database_name, index={"embed": broken, "dims": 3, "fields": ["text"]}), kind)
+        late = Calls(
+            MongoStore(
+                client, database_name, index={"embed": broken, "dims": 3, "fields": ["text"]}
+            ),
+            kind,
+        )
         with pytest.raises(IndexMismatchError):
             await late("put", NS, "l", {"text": "fish"})
 
 
-def test_the_first_vectors_decide_and_not_the_first_call(mongo_client: MongoClient, database_name: str) -> None:
+def test_the_first_vectors_decide_and_not_the_first_call(
+    mongo_client: MongoClient, database_name: str
+) -> None:
     first = MongoStore(mongo_client, database_name, index=words(fields=["text"]))
 
     def overtaken(texts: Sequence[str]) -> list[list[float]]:
@@ -426,37 +564,53 @@ def test_the_first_vectors_decide_and_not_the_first_call(mongo_client: MongoClie
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_another_configuration_is_refused_until_reindex(mongo_uri: str, database_name: str, kind: str) -> None:
+async def test_another_configuration_is_refused_until_reindex(
+    mongo_uri: str, database_name: str, kind: str
+) -> None:
     puts = [PutOp(NS, f"k{n}", {"text": f"number{n}", "title": f"title{n}"}) for n in range(230)]
     async with client_of(kind, mongo_uri) as client:
         old = store_on(client, kind, database_name, index=words(fields=["text"]))
-        await old("batch", [*puts, PutOp(NS, "own", {"text": "mine and only mine", "title": "x"}, index=["text"])])
+        await old(
+            "batch",
+            [*puts, PutOp(NS, "own", {"text": "mine and only mine", "title": "x"}, index=["text"])],
+        )
         await old("batch", [PutOp(NS, "off", {"text": "mine", "title": "x"}, index=False)])
         embedder = CountingEmbedder(OTHER)
         index = {"embed": embedder, "dims": OTHER, "fields": ["title"]}
         new = store_on(client, kind, database_name, index=index)
-        for name, arguments, options in (("search", (NS,), {"query": "title7"}), ("put", (NS, "k", {}), {})):
+        for name, arguments, options in (
+            ("search", (NS,), {"query": "title7"}),
+            ("put", (NS, "k", {}), {}),
+        ):
             with pytest.raises(IndexMismatchError, match=r"reindex\(\)"):
                 await new(name, *arguments, **options)
         assert len(await new("search", NS, limit=300)) == 232
         assert await new("reindex") == 232
-        assert len(embedder.texts) == 232 - 1 + 1  # each title; of the own choice its text; of "off" nothing
+        assert (
+            len(embedder.texts) == 232 - 1 + 1
+        )  # each title; of the own choice its text; of "off" nothing
         found = scored(await new("search", NS, query="title7", limit=300))
         assert found[0] == ("k7", 1.0)
         assert found[-1] == ("off", None)
-        assert scored(await new("search", NS, query="mine and only mine", limit=1)) == [("own", 1.0)]
+        assert scored(await new("search", NS, query="mine and only mine", limit=1)) == [
+            ("own", 1.0)
+        ]
         assert await new("reindex") == 0
         restarted = store_on(client, kind, database_name, index=words(fields=["text"]))
         with pytest.raises(IndexMismatchError):
             await restarted("search", NS, query="number1")
 
 
-def test_reindex_goes_on_where_it_was_cut_short_and_searches_go_on(mongo_uri: str, database_name: str) -> None:
+def test_reindex_goes_on_where_it_was_cut_short_and_searches_go_on(
+    mongo_uri: str, database_name: str
+) -> None:
     with MongoClient(mongo_uri) as client:
         old = MongoStore(client, database_name, index=words(fields=["text"]))
         old.batch([PutOp(NS, f"k{n:03}", {"text": f"number{n}"}) for n in range(250)])
         embedder = CountingEmbedder(OTHER)
-        new = MongoStore(client, database_name, index={"embed": embedder, "dims": OTHER, "fields": ["text"]})
+        new = MongoStore(
+            client, database_name, index={"embed": embedder, "dims": OTHER, "fields": ["text"]}
+        )
         whole = bag_of_words(OTHER)
 
         def fail_at_second(texts: Sequence[str]) -> list[list[float]]:
@@ -473,14 +627,20 @@ def test_reindex_goes_on_where_it_was_cut_short_and_searches_go_on(mongo_uri: st
         assert len(found) == 250
         assert sum(score is None for _, score in found) == 150
         assert new.reindex() == 150
-        assert all(score is not None for _, score in scored(new.search(NS, query="number7", limit=300)))
+        assert all(
+            score is not None for _, score in scored(new.search(NS, query="number7", limit=300))
+        )
 
 
-def test_reindex_keeps_vectors_whose_text_and_model_are_the_same(mongo_uri: str, database_name: str) -> None:
+def test_reindex_keeps_vectors_whose_text_and_model_are_the_same(
+    mongo_uri: str, database_name: str
+) -> None:
     embedder = CountingEmbedder()
     with MongoClient(mongo_uri) as client:
         index = {"embed": embedder, "dims": DIMS}
-        MongoStore(client, database_name, index={**index, "fields": ["text"]}).put(NS, "k", {"text": "a", "title": "b"})
+        MongoStore(client, database_name, index={**index, "fields": ["text"]}).put(
+            NS, "k", {"text": "a", "title": "b"}
+        )
         again = MongoStore(client, database_name, index={**index, "fields": ["text", "title"]})
         assert again.reindex() == 1
         assert embedder.texts == ["a", "b"]
@@ -488,7 +648,9 @@ def test_reindex_keeps_vectors_whose_text_and_model_are_the_same(mongo_uri: str,
 
 def test_vectors_are_stored_as_bson_vectors(mongo_uri: str, database_name: str) -> None:
     with MongoClient(mongo_uri) as client:
-        MongoStore(client, database_name, index=words(fields=["text"])).put(NS, "k", {"text": "hello there"})
+        MongoStore(client, database_name, index=words(fields=["text"])).put(
+            NS, "k", {"text": "hello there"}
+        )
         (document,) = client[database_name].mongomem_store_items.find()
         (entry,) = document["vectors"]
         assert entry["path"] == "text"
@@ -497,10 +659,14 @@ def test_vectors_are_stored_as_bson_vectors(mongo_uri: str, database_name: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_integer_too_long_for_a_text_is_embedded(mongo_uri: str, database_name: str, kind: str) -> None:
+async def test_an_integer_too_long_for_a_text_is_embedded(
+    mongo_uri: str, database_name: str, kind: str
+) -> None:
     embedder = CountingEmbedder()
     value = {"n": 10**5_000, "deep": {"n": -(10**5_000)}, "text": "tea"}
-    async with store_of(kind, mongo_uri, database_name, index={"embed": embedder, "dims": DIMS}) as calls:
+    async with store_of(
+        kind, mongo_uri, database_name, index={"embed": embedder, "dims": DIMS}
+    ) as calls:
         await calls("put", NS, "whole", value)
         await calls("put", NS, "part", value, index=["n", "deep.n", "text"])
         assert (await calls("get", NS, "whole")).value == value
@@ -522,7 +688,9 @@ async def test_reindex_converts_all_but_what_cannot_be_and_names_it(
         await plain("put", NS, "k100large", {"text": "large", "rest": large})
         await plain("put", NS, "k150", {"text": "damaged", "exact": (1,)})
         with MongoClient(mongo_uri) as direct:
-            direct[database_name].mongomem_store_items.update_one({"key": "k150"}, {"$set": {"exact": b"no bson"}})
+            direct[database_name].mongomem_store_items.update_one(
+                {"key": "k150"}, {"$set": {"exact": b"no bson"}}
+            )
         index = {"embed": embedder, "dims": DIMS, "fields": ["text"]}
         store = store_on(client, kind, database_name, index=index)
         for texts in (230, 231):  # of the large one once each time, of all others once

@@ -1,4 +1,6 @@
-"""A store over an embedding server that takes few texts in a request: no batch is too large for it."""
+"""A store over an embedding server that takes few texts in a request: no batch is too large for
+it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ async def store(
         yield calls
 
 
-async def test_batches_items_and_reindexes_go_through_a_small_server(store: Any, openai_server: OpenAIServer) -> None:
+async def test_batches_items_and_reindexes_go_through_a_small_server(
+    store: Any, openai_server: OpenAIServer
+) -> None:
     await store("batch", [PutOp(NS, f"k{n:02}", {"parts": [f"text {n}"]}) for n in range(30)])
     await store("put", NS, "many", {"parts": TEXTS})
     assert max(size for size in openai_server.sizes[2:]) <= 10

@@ -1,4 +1,6 @@
-"""Expiry: minutes, counted from the last use; a clock in hand, and the server's own monitor once."""
+"""Expiry: minutes, counted from the last use; a clock in hand, and the server's own monitor
+once.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ def clock() -> Clock:
 async def store(
     request: pytest.FixtureRequest, mongo_uri: str, database_name: str, clock: Clock
 ) -> AsyncIterator[Calls]:
-    options: dict[str, Any] = {"ttl": {"default_ttl": 1}, "index": words(fields=["text"]), "clock": clock}
+    options: dict[str, Any] = {
+        "ttl": {"default_ttl": 1},
+        "index": words(fields=["text"]),
+        "clock": clock,
+    }
     async with store_of(request.param, mongo_uri, database_name, **options) as calls:
         yield calls
 
@@ -42,10 +48,14 @@ async def test_minutes_by_default_by_item_and_never(store: Calls, clock: Clock) 
     await store("put", NS, "never", {}, ttl=None)
     for minute, alive in {0.4: 4, 0.6: 3, 1.1: 2, 4.9: 2, 5.1: 1, 1_000_000: 1}.items():
         clock.now = Clock().now + timedelta(minutes=minute)
-        assert sum([await there(store, key) for key in ("default", "five", "half", "never")]) == alive, minute
+        assert (
+            sum([await there(store, key) for key in ("default", "five", "half", "never")]) == alive
+        ), minute
 
 
-async def test_an_expired_item_is_absent_everywhere_and_its_key_is_free(store: Calls, clock: Clock) -> None:
+async def test_an_expired_item_is_absent_everywhere_and_its_key_is_free(
+    store: Calls, clock: Clock
+) -> None:
     await store("put", NS, "k", {"text": "old"})
     created = (await store("get", NS, "k")).created_at
     assert keys(await store("search", NS, query="old")) == ["k"]
@@ -98,8 +108,12 @@ async def test_a_search_refreshes_what_it_returns_and_nothing_else(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_config_with_some_keys(mongo_uri: str, database_name: str, kind: str, clock: Clock) -> None:
-    async with store_of(kind, mongo_uri, database_name, ttl={"refresh_on_read": False}, clock=clock) as calls:
+async def test_a_config_with_some_keys(
+    mongo_uri: str, database_name: str, kind: str, clock: Clock
+) -> None:
+    async with store_of(
+        kind, mongo_uri, database_name, ttl={"refresh_on_read": False}, clock=clock
+    ) as calls:
         await calls("put", NS, "never", {})
         await calls("put", NS, "k", {}, ttl=1)
         clock.advance(minutes=0.9)
@@ -113,14 +127,18 @@ async def test_a_config_with_some_keys(mongo_uri: str, database_name: str, kind:
 async def test_expired_items_may_be_shown_until_the_server_removes_them(
     mongo_uri: str, database_name: str, clock: Clock
 ) -> None:
-    async with store_of("blocking", mongo_uri, database_name, ttl={"omit_expired": False}, clock=clock) as calls:
+    async with store_of(
+        "blocking", mongo_uri, database_name, ttl={"omit_expired": False}, clock=clock
+    ) as calls:
         await calls("put", NS, "k", {}, ttl=1)
         clock.advance(minutes=2)
         assert await there(calls, "k")
         assert keys(await calls("search", NS, refresh_ttl=False)) == ["k"]
 
 
-def test_a_plain_get_writes_nothing_and_a_refresh_only_what_it_must(mongo_uri: str, database_name: str) -> None:
+def test_a_plain_get_writes_nothing_and_a_refresh_only_what_it_must(
+    mongo_uri: str, database_name: str
+) -> None:
     with MongoClient(mongo_uri) as client:
         store = MongoStore(client, database_name)
         store.batch([PutOp(NS, "plain", {}), PutOp(NS, "mortal", {}, ttl=5)])

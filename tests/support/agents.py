@@ -1,7 +1,8 @@
-"""What the tests of clients share: a model that follows a script, and both memories on each kind of client.
+"""What the tests of clients share: a model that follows a script, and both memories on each kind of
+client.
 
-A scenario is played twice in the same way, on LangGraph's in-memory classes and on MongoDB, and must tell the same.
-"""
+A scenario is played twice in the same way, on LangGraph's in-memory classes and on MongoDB, and
+must tell the same."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from support.savers import client_of
 from support.stores import words
 
 KINDS = ("blocking", "threaded", "awaiting", "bridged")
-"""MongoClient called sync and async, AsyncMongoClient awaited, and AsyncMongoClient called sync by worker threads."""
+"""MongoClient called sync and async, AsyncMongoClient awaited, and AsyncMongoClient called sync by
+worker threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +67,18 @@ class _Collected:
 async def memories_of(kind: str, uri: str, db_name: str) -> AsyncIterator[Memories]:
     """Make both memories on a client of a kind."""
     async with client_of("awaiting" if kind == "bridged" else kind, uri) as client:
-        yield Memories(kind, MongoSaver(client, db_name), MongoStore(client, db_name, index=words()))
+        yield Memories(
+            kind, MongoSaver(client, db_name), MongoStore(client, db_name, index=words())
+        )
 
 
 Scenario = Callable[[Memories], Awaitable[Iterable[Any]]]
 
 
 async def assert_as_in_memory(scenario: Scenario, memories: Memories) -> None:
-    """Play a scenario on both; compare what it tells but for ids, times and the last digits of scores."""
+    """Play a scenario on both; compare what it tells but for ids, times and the last digits of
+    scores.
+    """
     in_memory = Memories(memories.kind, InMemorySaver(), InMemoryStore(index=words()))
     expected, told = [_told(await scenario(each)) for each in (in_memory, memories)]
     assert told == expected
@@ -94,7 +100,10 @@ def _told(answers: Iterable[Any]) -> list[str]:
             return ids.setdefault(found["id"].replace("-", ""), f"id {len(ids)}")
         return "time" if found["time"] else f"{float(found['number']):.3f}"
 
-    return [_VARYING.sub(shorter, json.dumps(answer, default=_plain, ensure_ascii=False)) for answer in answers]
+    return [
+        _VARYING.sub(shorter, json.dumps(answer, default=_plain, ensure_ascii=False))
+        for answer in answers
+    ]
 
 
 def _plain(value: Any) -> Any:
@@ -105,7 +114,9 @@ def _plain(value: Any) -> Any:
 
 
 class ScriptedModel(BaseChatModel):
-    """A chat model whose `reply` makes the next message of the messages so far. It ignores which tools are bound."""
+    """A chat model whose `reply` makes the next message of the messages so far. It ignores which
+    tools are bound.
+    """
 
     reply: Callable[[Sequence[BaseMessage]], AIMessage]
 
@@ -128,12 +139,17 @@ class ScriptedModel(BaseChatModel):
 
 def calling(*calls: tuple[str, dict[str, Any]]) -> AIMessage:
     """Make the message that calls tools by name."""
-    made = [ToolCall(name=name, args=args, id=f"call {number}") for number, (name, args) in enumerate(calls)]
+    made = [
+        ToolCall(name=name, args=args, id=f"call {number}")
+        for number, (name, args) in enumerate(calls)
+    ]
     return AIMessage("", tool_calls=made)
 
 
 def obeying(messages: Sequence[BaseMessage]) -> AIMessage:
-    """Do what a person says who speaks JSON, a list of [tool, arguments]; then repeat what the tools answered."""
+    """Do what a person says who speaks JSON, a list of [tool, arguments]; then repeat what the
+    tools answered.
+    """
     if messages[-1].type == "human":
         return calling(*json.loads(str(messages[-1].content)))
     answers: list[str] = []

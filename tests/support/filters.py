@@ -17,7 +17,10 @@ scalars = (
 )
 data = st.recursive(
     scalars,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["a", "b", "0"]), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["a", "b", "0"]), inner, max_size=2)
+    ),
     max_leaves=5,
 )
 operators = st.sampled_from(["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"])
@@ -34,7 +37,9 @@ plain_filters = st.dictionaries(names, conditions, max_size=2)
 filters = st.recursive(
     plain_filters,
     lambda inner: (
-        st.dictionaries(st.sampled_from(["$and", "$or"]), st.lists(inner, min_size=1, max_size=2), min_size=1)
+        st.dictionaries(
+            st.sampled_from(["$and", "$or"]), st.lists(inner, min_size=1, max_size=2), min_size=1
+        )
         | inner.map(lambda negated: {"$not": negated})
     ),
     max_leaves=3,
@@ -44,4 +49,7 @@ values = st.dictionaries(st.sampled_from(["a", "b", "0", "a.b", "b.0", ""]), dat
 
 def document_of(value: dict[str, Any]) -> dict[str, Any]:
     encoded = encode_value(value, "item")
-    return {"value": encoded.readable, **({"exact": encoded.exact} if encoded.exact is not None else {})}
+    return {
+        "value": encoded.readable,
+        **({"exact": encoded.exact} if encoded.exact is not None else {}),
+    }

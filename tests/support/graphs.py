@@ -1,4 +1,6 @@
-"""Graphs for the tests of savers, a play of them on any saver, and what two plays have in common."""
+"""Graphs for the tests of savers, a play of them on any saver, and what two plays have in
+common.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def chain_of(saver: Any, *nodes: str, runs: list[str] | None = None, **options: 
 
 
 def asking(saver: Any, *, questions: int = 1, side_by_side: int = 1) -> Any:
-    """Compile nodes that run side by side, each asking the same number of questions, and one that ends it."""
+    """Compile nodes that run side by side, each asking the same number of questions, and one that
+    ends it.
+    """
     builder = StateGraph(State)
     builder.add_node("begin", lambda state: {"log": ["begin"]})
     builder.add_node("finish", lambda state: {"log": ["finish"]})
@@ -70,7 +74,12 @@ def asking(saver: Any, *, questions: int = 1, side_by_side: int = 1) -> Any:
     for name in names:
 
         def ask(state: State, name: str = name) -> State:
-            return {"log": [f"{name}: {interrupt({'of': name, 'number': number})}" for number in range(questions)]}
+            return {
+                "log": [
+                    f"{name}: {interrupt({'of': name, 'number': number})}"
+                    for number in range(questions)
+                ]
+            }
 
         builder.add_node(name, ask)
         builder.add_edge("begin", name)
@@ -85,7 +94,9 @@ def mapping(saver: Any, work: Callable[[Any], Any], size: int = 4) -> Any:
     builder.add_node("work", lambda one: {"log": [work(one["number"])]})
     builder.add_node("reduce", lambda state: {"count": len(state["log"])})
     builder.add_edge(START, "plan")
-    builder.add_conditional_edges("plan", lambda _: [Send("work", {"number": n}) for n in range(size)], ["work"])
+    builder.add_conditional_edges(
+        "plan", lambda _: [Send("work", {"number": n}) for n in range(size)], ["work"]
+    )
     builder.add_edge("work", "reduce")
     return builder.compile(checkpointer=saver)
 
@@ -94,7 +105,9 @@ def nested(saver: Any, *, child_saver: Any = None, asks: bool = True) -> Any:
     """Compile a graph that calls a child that calls a grandchild, which may ask."""
     grand = StateGraph(State)
     grand.add_node("look", lambda state: {"log": ["look"], "count": state.get("count", 0) + 1})
-    grand.add_node("decide", lambda state: {"log": [f"decided {interrupt('well?')}" if asks else "decided"]})
+    grand.add_node(
+        "decide", lambda state: {"log": [f"decided {interrupt('well?')}" if asks else "decided"]}
+    )
     grand.add_edge(START, "look")
     grand.add_edge("look", "decide")
     child = StateGraph(State)
@@ -118,11 +131,20 @@ def extend(value: list, updates: list[list]) -> list:
 
 
 def counting(saver: Any, frequency: int | None) -> Any:
-    """Compile a graph of one step a call whose list is a DeltaChannel, or a plain reducer where `frequency` is None."""
-    channel = operator.add if frequency is None else DeltaChannel(extend, list, snapshot_frequency=frequency)
+    """Compile a graph of one step a call whose list is a DeltaChannel, or a plain reducer where
+    `frequency` is None.
+    """
+    channel = (
+        operator.add
+        if frequency is None
+        else DeltaChannel(extend, list, snapshot_frequency=frequency)
+    )
     schema = TypedDict("Counted", {"items": Annotated[list, channel], "last": int})  # noqa: UP013 (a type made here)
     builder = StateGraph(schema)
-    builder.add_node("step", lambda state: {"items": [f"step {len(state['items'])}"], "last": len(state["items"])})
+    builder.add_node(
+        "step",
+        lambda state: {"items": [f"step {len(state['items'])}"], "last": len(state["items"])},
+    )
     builder.add_edge(START, "step")
     return builder.compile(checkpointer=saver)
 
@@ -130,15 +152,21 @@ def counting(saver: Any, frequency: int | None) -> Any:
 class Steps:
     """Puts checkpoints on a thread, one on the other, as a running graph does."""
 
-    def __init__(self, calls: Any, thread_id: Any = "t", namespace: str = "", **configurable: Any) -> None:
+    def __init__(
+        self, calls: Any, thread_id: Any = "t", namespace: str = "", **configurable: Any
+    ) -> None:
         self.calls = calls
-        self.config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, **configurable}}
+        self.config: Any = {
+            "configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, **configurable}
+        }
         self.values: dict[str, Any] = {}
         self.versions: dict[str, Any] = {}
         self.number = -1
 
     async def put(self, metadata: dict[str, Any] | None = None, **changed: Any) -> Any:
-        """Put a checkpoint in which these channels have changed; return its config, to which the next one is put."""
+        """Put a checkpoint in which these channels have changed; return its config, to which the
+        next one is put.
+        """
         self.number += 1
         fresh = {channel: f"{self.number + 1:032}.{random.random()}" for channel in changed}
         self.values, self.versions = self.values | changed, self.versions | fresh
@@ -197,12 +225,16 @@ class Play:
         self.seen.append(_side_by_side_sorted(events))
 
     async def look(self, graph: Any, config: Any) -> Any:
-        """See the state, subgraphs included, the history and every stored checkpoint; return the state."""
+        """See the state, subgraphs included, the history and every stored checkpoint; return the
+        state.
+        """
         state = await self.call(graph, "get_state", config, subgraphs=True)
         history = [one async for one in self.each(graph, "get_state_history", config)]
         thread = {"configurable": {"thread_id": config["configurable"]["thread_id"]}}
         stored = [one async for one in self.each(self.saver, "list", thread)]
-        stored.sort(key=lambda one: (blank(one.config), one.config["configurable"]["checkpoint_id"]))
+        stored.sort(
+            key=lambda one: (blank(one.config), one.config["configurable"]["checkpoint_id"])
+        )
         self.seen.append({"state": state, "history": history, "stored": stored})
         return state
 
@@ -215,7 +247,9 @@ Scenario = Callable[[Play], Awaitable[None]]
 
 
 async def assert_as_in_memory(scenario: Scenario, play: Play) -> None:
-    """Play a scenario on the in-memory saver and by `play`; fail at the first thing that is seen to differ."""
+    """Play a scenario on the in-memory saver and by `play`; fail at the first thing that is seen to
+    differ.
+    """
     oracle = Play(InMemorySaver(), play.is_async)
     await scenario(oracle)
     await scenario(play)
@@ -229,12 +263,19 @@ IDENTIFIER = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|\b[0-9
 
 
 def plain(value: Any) -> Any:
-    """Return `value` as lists, dicts and texts that say its types and show neither times nor random numbers."""
+    """Return `value` as lists, dicts and texts that say its types and show neither times nor random
+    numbers.
+    """
     if isinstance(value, str):
         return TIME.sub("<time>", VERSION.sub(r"v\1", value))
     if isinstance(value, Mapping):
-        # The in-memory saver gives back the very config it was asked with, LangGraph's own keys included.
-        return {plain(key): plain(one) for key, one in value.items() if not str(key).startswith("__pregel_")}
+        # The in-memory saver gives back the very config it was asked with, LangGraph's own keys
+        # included.
+        return {
+            plain(key): plain(one)
+            for key, one in value.items()
+            if not str(key).startswith("__pregel_")
+        }
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return [type(value).__name__, plain(fields)]
@@ -258,11 +299,15 @@ def _sorted_keys(value: Any) -> Any:
 
 
 def _side_by_side_sorted(events: list[Any]) -> list[Any]:
-    """Sort what tasks of one super-step emit, which run side by side, between the checkpoints that bound it."""
+    """Sort what tasks of one super-step emit, which run side by side, between the checkpoints that
+    bound it.
+    """
     ordered: list[Any] = []
     group: list[Any] = []
     for event in events:
-        if event[1] == "checkpoints" or (event[1] == "values" and "__interrupt__" not in (event[2] or ())):
+        if event[1] == "checkpoints" or (
+            event[1] == "values" and "__interrupt__" not in (event[2] or ())
+        ):
             ordered += [*sorted(group, key=blank), event]
             group = []
         else:
@@ -271,18 +316,28 @@ def _side_by_side_sorted(events: list[Any]) -> list[Any]:
 
 
 def normalised(seen: Any) -> list[str]:
-    """Return lines that two plays of one scenario share: identifiers are numbered in order of appearance."""
+    """Return lines that two plays of one scenario share: identifiers are numbered in order of
+    appearance.
+    """
     numbers: dict[str, int] = {}
     text = pformat(_sorted_keys(plain(seen)), width=120, sort_dicts=False)
-    return IDENTIFIER.sub(lambda found: f"<id {numbers.setdefault(found[0], len(numbers))}>", text).splitlines()
+    return IDENTIFIER.sub(
+        lambda found: f"<id {numbers.setdefault(found[0], len(numbers))}>", text
+    ).splitlines()
 
 
 def first_difference(one: list[str], other: list[str]) -> str:
-    """Return the lines about the first one that differs; pytest's own comparison of so much takes minutes."""
+    """Return the lines about the first one that differs; pytest's own comparison of so much takes
+    minutes.
+    """
     for number, (left, right) in enumerate(zip_longest(one, other)):
         if left != right:
             before = one[max(0, number - 12) : number]
             return "\n".join(
-                [*before, *(f"- {line}" for line in one[number:][:5]), *(f"+ {line}" for line in other[number:][:5])]
+                [
+                    *before,
+                    *(f"- {line}" for line in one[number:][:5]),
+                    *(f"+ {line}" for line in other[number:][:5]),
+                ]
             )
     return ""

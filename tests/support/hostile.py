@@ -1,7 +1,8 @@
-"""Values that no parameter expects: what attackers pass, and mistakes. Every public parameter meets each of them.
+"""Values that no parameter expects: what attackers pass, and mistakes. Every public parameter meets
+each of them.
 
-`HOSTILE` names functions that make them, since some can be used once only. `Verdict` tells what came of a call.
-"""
+`HOSTILE` names functions that make them, since some can be used once only. `Verdict` tells what
+came of a call."""
 
 from __future__ import annotations
 
@@ -34,20 +35,74 @@ def rude(*_args: Any, **_options: Any) -> Any:
     raise RudeError("rude")
 
 
-POLITE = ("__init__", "__new__", "__class__", "__getattribute__", "__init_subclass__", "__subclasshook__", "__del__")
-ASKED = (
-    *("__repr__", "__str__", "__format__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__bool__"),
-    *("__len__", "__iter__", "__contains__", "__getitem__", "__add__", "__mod__", "__int__", "__float__", "__index__"),
-    *("__bytes__", "__abs__", "__neg__", "__round__", "__copy__", "__deepcopy__", "__reduce__", "__sizeof__"),
+POLITE = (
+    "__init__",
+    "__new__",
+    "__class__",
+    "__getattribute__",
+    "__init_subclass__",
+    "__subclasshook__",
+    "__del__",
 )
-NAMED = ("encode", "startswith", "translate", "partition", "split", "join", "isascii", "items", "keys", "values", "get")
+ASKED = (
+    *(
+        "__repr__",
+        "__str__",
+        "__format__",
+        "__eq__",
+        "__ne__",
+        "__lt__",
+        "__le__",
+        "__gt__",
+        "__ge__",
+        "__bool__",
+    ),
+    *(
+        "__len__",
+        "__iter__",
+        "__contains__",
+        "__getitem__",
+        "__add__",
+        "__mod__",
+        "__int__",
+        "__float__",
+        "__index__",
+    ),
+    *(
+        "__bytes__",
+        "__abs__",
+        "__neg__",
+        "__round__",
+        "__copy__",
+        "__deepcopy__",
+        "__reduce__",
+        "__sizeof__",
+    ),
+)
+NAMED = (
+    "encode",
+    "startswith",
+    "translate",
+    "partition",
+    "split",
+    "join",
+    "isascii",
+    "items",
+    "keys",
+    "values",
+    "get",
+)
 
 
 def rude_type(base: type, *, hashes: bool = True) -> Any:
-    """Make a subclass whose every method raises, but for its hash where that is what keeps it in a dict."""
+    """Make a subclass whose every method raises, but for its hash where that is what keeps it in a
+    dict.
+    """
     methods = dict.fromkeys((*ASKED, *(name for name in NAMED if hasattr(base, name))), rude)
     own = {name: method for name, method in methods.items() if name not in POLITE}
-    return type(f"Rude{base.__name__}", (base,), {**own, "__hash__": base.__hash__ if hashes else rude})
+    return type(
+        f"Rude{base.__name__}", (base,), {**own, "__hash__": base.__hash__ if hashes else rude}
+    )
 
 
 class RudeZone(tzinfo):
@@ -242,7 +297,9 @@ class Verdict:
     faults: list[str] = field(default_factory=list)
 
     def judge(self, name: str, parameter: str, error: BaseException | None) -> None:
-        """Take in how a call ended: with an error of ours that is short and names the parameter, or with an answer."""
+        """Take in how a call ended: with an error of ours that is short and names the parameter, or
+        with an answer.
+        """
         if error is None:
             self.answered += 1
         elif not isinstance(error, (MongomemError, InvalidNamespaceError)):

@@ -11,7 +11,9 @@ from pymongo import MongoClient
 
 @contextlib.contextmanager
 def connected(uri: str, **options: Any) -> Iterator[MongoClient[dict[str, Any]]]:
-    client: MongoClient[dict[str, Any]] = MongoClient(uri, serverSelectionTimeoutMS=60_000, **options)
+    client: MongoClient[dict[str, Any]] = MongoClient(
+        uri, serverSelectionTimeoutMS=60_000, **options
+    )
     with client:
         yield client
 

@@ -1,12 +1,12 @@
-"""A real HTTP server on loopback that speaks the part of the OpenAI protocol that mongomem and its examples use.
+"""A real HTTP server on loopback that speaks the part of the OpenAI protocol that mongomem and its
+examples use.
 
     POST /v1/embeddings           a bag of hashed words, as floats or base64, with `dimensions`
     POST /v1/chat/completions     not streamed; `reply` decides what the assistant says
 
-It keeps what it was asked, holds the limits that the API documents, and fails, lags or answers with the wrong size
-where a test says so. ``PYTHONPATH=tests python -m support.openai_server`` serves until interrupted, for trying an
-example by hand.
-"""
+It keeps what it was asked, holds the limits that the API documents, and fails, lags or answers with
+the wrong size where a test says so. ``PYTHONPATH=tests python -m support.openai_server`` serves
+until interrupted, for trying an example by hand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ from support.bag_of_words import bag_of_words
 MAX_INPUTS = 2048
 MAX_INPUT_TOKENS = 8192
 MAX_REQUEST_TOKENS = 300_000
-DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
+DIMENSIONS = {
+    "text-embedding-3-small": 1536,
+    "text-embedding-3-large": 3072,
+    "text-embedding-ada-002": 1536,
+}
 
 Body = dict[str, Any]
 
@@ -37,7 +41,8 @@ REFUSALS: dict[str, tuple[int, Any]] = {
         400,
         {
             "error": {
-                "message": "<400> InternalError.Algo.InvalidParameter: Value error, batch size is invalid, "
+                "message": "<400> InternalError.Algo.InvalidParameter: Value error, batch size is "
+                "invalid, "
                 "it should not be larger than {most}.: input.contents",
                 "type": "InvalidParameter",
                 "param": None,
@@ -45,10 +50,29 @@ REFUSALS: dict[str, tuple[int, Any]] = {
             }
         },
     ),
-    "TEI": (422, {"error": "batch size {count} > maximum allowed batch size {most}", "error_type": "Validation"}),
-    "TEI as OpenAI": (413, {"message": "batch size {count} > maximum allowed batch size {most}", "type": "Validation"}),
-    "SiliconFlow": (400, {"code": 20042, "message": "input batch size {count} > maximum allowed batch size {most}"}),
-    "Cohere": (400, {"message": "invalid request: total number of texts must be at most {most} - received {count}"}),
+    "TEI": (
+        422,
+        {
+            "error": "batch size {count} > maximum allowed batch size {most}",
+            "error_type": "Validation",
+        },
+    ),
+    "TEI as OpenAI": (
+        413,
+        {"message": "batch size {count} > maximum allowed batch size {most}", "type": "Validation"},
+    ),
+    "SiliconFlow": (
+        400,
+        {"code": 20042, "message": "input batch size {count} > maximum allowed batch size {most}"},
+    ),
+    "Cohere": (
+        400,
+        {
+            "message": (
+                "invalid request: total number of texts must be at most {most} - received {count}"
+            )
+        },
+    ),
     "vLLM": (
         400,
         {
@@ -75,7 +99,8 @@ REFUSALS: dict[str, tuple[int, Any]] = {
         400,
         {
             "error": {
-                "message": "Too many inputs. The max number of inputs is {most}.  We hope to increase the number of "
+                "message": "Too many inputs. The max number of inputs is {most}.  We hope to "
+                "increase the number of "
                 "inputs per request soon.",
                 "type": "invalid_request_error",
                 "param": None,
@@ -89,7 +114,10 @@ REFUSALS: dict[str, tuple[int, Any]] = {
             {
                 "error": {
                     "code": 400,
-                    "message": "* BatchEmbedContentsRequest.requests: at most {most} requests can be in one batch\n",
+                    "message": (
+                        "* BatchEmbedContentsRequest.requests: at most {most} requests can "
+                        "be in one batch\n"
+                    ),
                     "status": "INVALID_ARGUMENT",
                 }
             }
@@ -112,7 +140,9 @@ class RecordedRequest:
 class RefusedError(Exception):
     """What the server answers with an error status."""
 
-    def __init__(self, status: int, message: str, code: str | None = None, body: Any = None) -> None:
+    def __init__(
+        self, status: int, message: str, code: str | None = None, body: Any = None
+    ) -> None:
         super().__init__(message)
         self.status, self.body = status, _error(message, code) if body is None else body
 
@@ -130,11 +160,14 @@ class OpenAIServer:
         requests: Everything that was asked, oldest first.
         reply: Messages of a chat to the assistant's answer.
         wrong_dimensions: Size of the vectors, whatever was asked for.
-        most_inputs: How many texts a request may hold, and in whose words more are refused: a key of `REFUSALS`.
+        most_inputs: How many texts a request may hold, and in whose words more are refused: a key
+            of `REFUSALS`.
         delay: Seconds before every answer.
     """
 
-    def __init__(self, reply: Callable[[list[Body]], str] = say_what_was_said, *, port: int = 0) -> None:
+    def __init__(
+        self, reply: Callable[[list[Body]], str] = say_what_was_said, *, port: int = 0
+    ) -> None:
         self.requests: list[RecordedRequest] = []
         self.reply = reply
         self.wrong_dimensions: int | None = None
@@ -143,7 +176,9 @@ class OpenAIServer:
         self._failures: list[tuple[int, str]] = []
         self._lock = threading.Lock()
         self._http = ThreadingHTTPServer(("127.0.0.1", port), _handler_of(self))
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
 
     @property
     def base_url(self) -> str:
@@ -175,7 +210,11 @@ class OpenAIServer:
             failure = self._failures.pop(0) if self._failures else None
         time.sleep(self.delay)
         if failure is not None:
-            return failure[0], {"retry-after-ms": failure[1]}, _error(f"Told to fail with {failure[0]}", None)
+            return (
+                failure[0],
+                {"retry-after-ms": failure[1]},
+                _error(f"Told to fail with {failure[0]}", None),
+            )
         try:
             return 200, {}, self._answer(request)
         except RefusedError as refused:
@@ -199,7 +238,10 @@ class OpenAIServer:
             raise RefusedError(400, "This model does not support specifying dimensions.")
         vectors = bag_of_words(self.wrong_dimensions or dims)(texts)
         encode = _base64 if body.get("encoding_format") == "base64" else list
-        data = [{"object": "embedding", "index": i, "embedding": encode(vector)} for i, vector in enumerate(vectors)]
+        data = [
+            {"object": "embedding", "index": i, "embedding": encode(vector)}
+            for i, vector in enumerate(vectors)
+        ]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": data, "model": body["model"], "usage": usage}
 
@@ -218,7 +260,9 @@ class OpenAIServer:
             "object": "chat.completion",
             "created": int(time.time()),
             "model": body["model"],
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
+            "choices": [
+                {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+            ],
             "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
         }
 
@@ -236,7 +280,11 @@ def _handler_of(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             kind = "text/html" if isinstance(answer, str) else "application/json"
             payload = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
             self.send_response(status)
-            for name, value in {**extra, "content-type": kind, "content-length": len(payload)}.items():
+            for name, value in {
+                **extra,
+                "content-type": kind,
+                "content-length": len(payload),
+            }.items():
                 self.send_header(name, str(value))
             self.end_headers()
             self.wfile.write(payload)
@@ -249,19 +297,25 @@ def _handler_of(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
 
 def _checked_tokens(texts: list[str]) -> int:
     if not 1 <= len(texts) <= MAX_INPUTS:
-        raise RefusedError(400, f"'$.input' is invalid: expected 1 to {MAX_INPUTS} inputs, got {len(texts)}")
+        raise RefusedError(
+            400, f"'$.input' is invalid: expected 1 to {MAX_INPUTS} inputs, got {len(texts)}"
+        )
     if "" in texts:
         raise RefusedError(400, "'$.input' is invalid: input cannot be an empty string")
     tokens = [_tokens(text) for text in texts]
     if max(tokens) > MAX_INPUT_TOKENS:
         raise RefusedError(400, f"This model's maximum context length is {MAX_INPUT_TOKENS} tokens")
     if sum(tokens) > MAX_REQUEST_TOKENS:
-        raise RefusedError(400, f"Requested {sum(tokens)} tokens, max {MAX_REQUEST_TOKENS} tokens per request")
+        raise RefusedError(
+            400, f"Requested {sum(tokens)} tokens, max {MAX_REQUEST_TOKENS} tokens per request"
+        )
     return sum(tokens)
 
 
 def _tokens(text: str) -> int:
-    """Count as English prose is: four bytes a token; other characters at their worst, a token per byte."""
+    """Count as English prose is: four bytes a token; other characters at their worst, a token per
+    byte.
+    """
     rare = sum(len(character.encode()) for character in text if not character.isascii())
     return max(1, rare + sum(map(str.isascii, text)) // 4)
 
@@ -280,7 +334,9 @@ def _filled(body: Any, **numbers: int) -> Any:
 
 
 def _error(message: str, code: str | None) -> Body:
-    return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
+    return {
+        "error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""One saver a kind of client, and one way to call it: the same test body for sync and async, mongod and mongomock."""
+"""One saver a kind of client, and one way to call it: the same test body for sync and async, mongod
+and mongomock.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from mongomem.checkpoint.saver import MongoSaver
 from mongomem.engine.runners import Concerns, runners_for
 
 KINDS = ("blocking", "threaded", "awaiting", "bridging", "mongomock")
-"""MongoClient called sync and async; AsyncMongoClient called async, and sync from beside its loop; mongomock sync."""
+"""MongoClient called sync and async; AsyncMongoClient called async, and sync from beside its loop;
+mongomock sync."""
 
 
 class Calls:
@@ -40,7 +43,9 @@ class Calls:
 
 @contextmanager
 def loop_in_thread() -> Iterator[Any]:
-    """Run an event loop in a thread of its own; yield what has a coroutine run there and is awaited here."""
+    """Run an event loop in a thread of its own; yield what has a coroutine run there and is awaited
+    here.
+    """
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def turn() -> None:
@@ -52,14 +57,18 @@ def loop_in_thread() -> Iterator[Any]:
     thread.start()
     loop, ended = started.result()
     try:
-        yield lambda coroutine: asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+        yield lambda coroutine: asyncio.wrap_future(
+            asyncio.run_coroutine_threadsafe(coroutine, loop)
+        )
     finally:
         loop.call_soon_threadsafe(ended.set)
         thread.join()
 
 
 def end(loop: asyncio.AbstractEventLoop) -> None:
-    """Close a loop after what still runs on it, such as the monitors of a client that was closed."""
+    """Close a loop after what still runs on it, such as the monitors of a client that was
+    closed.
+    """
 
     async def cancel_all() -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}

@@ -1,4 +1,6 @@
-"""Plans that are performed by and by, so that others can act between two commands, or two statements of one."""
+"""Plans that are performed by and by, so that others can act between two commands, or two
+statements of one.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Reply:
 
 @dataclass
 class Split:
-    """Runs plans, and something else between two statements of the first ordered write: before the last."""
+    """Runs plans, and something else between two statements of the first ordered write: before the
+    last.
+    """
 
     database: Any
     meanwhile: Callable[[], Any]
@@ -61,7 +65,9 @@ class Split:
                 resume, answer = plan.throw, error
 
     def _perform(self, command: Command[Any]) -> Any:
-        if self.has_split or not (isinstance(command, BulkWrite) and command.ordered and len(command.writes) > 1):
+        if self.has_split or not (
+            isinstance(command, BulkWrite) and command.ordered and len(command.writes) > 1
+        ):
             return command.perform(self.database)
         self.has_split = True
         place = len(command.writes) - 1

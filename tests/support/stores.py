@@ -1,4 +1,6 @@
-"""One store a kind of client, called in its way: the same test body for sync and async, mongod and mongomock."""
+"""One store a kind of client, called in its way: the same test body for sync and async, mongod and
+mongomock.
+"""
 
 from __future__ import annotations
 
@@ -69,5 +71,7 @@ def keys(items: Iterable[Any]) -> list[str]:
 
 
 def named(value: object) -> str:
-    """Name a parameter by its repr without addresses, which differ between the processes of one run."""
+    """Name a parameter by its repr without addresses, which differ between the processes of one
+    run.
+    """
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

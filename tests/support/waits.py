@@ -1,4 +1,6 @@
-"""Waits for what must happen. None measures: each ends a test that would wait for ever, on a machine however slow."""
+"""Waits for what must happen. None measures: each ends a test that would wait for ever, on a
+machine however slow.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The documents of short-term memory, and what a config and its metadata mean. Pure: no command is issued here.
+"""The documents of short-term memory, and what a config and its metadata mean. Pure: no command is
+issued here.
 
-    collections  names of the collections, `_id` values, the fields of all documents, the table of indexes
+    collections  names of the collections, `_id` values, the fields of all documents, the table of
+                 indexes
     checkpoint   stored checkpoints and pending writes, read and checked
     config       RunnableConfig to the address of a checkpoint, checked
     metadata     the readable copy of metadata, what a filter means, and the query that narrows it
@@ -12,14 +14,20 @@
 The schema, version 1. Fields in brackets are there only where they say something.
 
 {prefix}checkpoints, ``type: "thread"``, one a thread
-    _id                      digest of the thread id, 12 bytes, with which the `_id` of all its documents begin
+    _id                      digest of the thread id, 12 bytes, with which the `_id` of all its
+                             documents begin
     thread_id                the thread id
-    epoch                    the life of the thread: raised by a deletion, carried by all of its documents
+    epoch                    the life of the thread: raised by a deletion, carried by all of its
+                             documents
     generation               random; changed by every removal
-    created_at, updated_at   when its life began, and when a checkpoint was last put; a tombstone has no updated_at
-    touched_at, stamped_at   when this document, and when all of the thread, was last used: what expires by a TTL
-    members                  by identity key, for whom the thread was put: strings, or keyed digests where encrypted
-    identity, metadata       the first values of identity keys; metadata that schema version 1 kept here
+    created_at, updated_at   when its life began, and when a checkpoint was last put; a tombstone
+                             has no updated_at
+    touched_at, stamped_at   when this document, and when all of the thread, was last used: what
+                             expires by a TTL
+    members                  by identity key, for whom the thread was put: strings, or keyed digests
+                             where encrypted
+    identity, metadata       the first values of identity keys; metadata that schema version 1 kept
+                             here
     last_metadata            readable metadata of the newest put that is not of a single step
     [labels]                 what update_thread set
     [preview]                the beginning of the last message
@@ -33,7 +41,8 @@ The schema, version 1. Fields in brackets are there only where they say somethin
     epoch, created_at, touched_at, schema_version
     metadata                 the readable copy of the metadata, for filters
     [metadata_omitted]       its keys that the copy leaves out; "*" for any
-    body                     a value: the checkpoint without its channels, and its metadata: what is read back
+    body                     a value: the checkpoint without its channels, and its metadata: what is
+                             read back
     channels                 values, each with its ``channel``
     content                  the inline bytes of body and channels, one after the other:
                              data | packed | sealed + cipher; ``digest`` binds them to their place
@@ -41,8 +50,8 @@ The schema, version 1. Fields in brackets are there only where they say somethin
     [hidden]                 removed, and kept for the replay of another one
     [parent_is_hidden]       its parent is
 
-A value is ``type`` (of the serializer), ``length`` (inline bytes), and where it is long ``size`` and ``chunks``: the
-names of its chunks, 16 bytes each, one entry a level.
+A value is ``type`` (of the serializer), ``length`` (inline bytes), and where it is long ``size``
+and ``chunks``: the names of its chunks, 16 bytes each, one entry a level.
 
 {prefix}checkpoints, ``type: "chunk"``, one a chunk
     _id                      of the thread, and the name: a hash of the content, 28 bytes
@@ -54,7 +63,8 @@ names of its chunks, 16 bytes each, one entry a level.
     _id                      of the thread, and a digest of checkpoint, task and idx
     thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel
     touched_at, schema_version
-    type, data | packed | sealed + cipher, digest, [size, chunks, epoch]    the value; epoch only with chunks
+    type, data | packed | sealed + cipher, digest, [size, chunks, epoch]    the value; epoch only
+                                                                            with chunks
 
 {prefix}checkpoint_settings
     how far the schema has come

@@ -2,13 +2,14 @@
 
 A checkpoint that is kept must stay readable as it was. Its own document suffices, but for channels
 that LangGraph rebuilds from writes (``DeltaChannel``): those need the ancestors back to the nearest
-one that stores the channel's value, with their writes; and but for the sends that a checkpoint of format
-v < 4 left with its parent. Where a removal asks for such an ancestor it is hidden instead: kept for the
-replay, and in no listing.
+one that stores the channel's value, with their writes; and but for the sends that a checkpoint of
+format v < 4 left with its parent. Where a removal asks for such an ancestor it is hidden instead:
+kept for the replay, and in no listing.
 
-A subgraph has a namespace of its own. One whose parts name a task (``child:4f2a...``) belongs to one call, and goes
-with the checkpoint that called it. Any other (``child``, of a subgraph compiled with ``checkpointer=True``) is the
-memory of that subgraph, whoever called it last: it goes by its own age alone.
+A subgraph has a namespace of its own. One whose parts name a task (``child:4f2a...``) belongs to
+one call, and goes with the checkpoint that called it. Any other (``child``, of a subgraph compiled
+with ``checkpointer=True``) is the memory of that subgraph, whoever called it last: it goes by its
+own age alone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from mongomem.checkpoint.documents.config import CheckpointRef
 from mongomem.errors import CorruptDataError
 
 NS_SEP, NS_END = "|", ":"
-"""What LangGraph puts between the graphs of a namespace, and between a graph and the task that called it."""
+"""What LangGraph puts between the graphs of a namespace, and between a graph and the task that
+called it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class CheckpointNode:
         created_at: When it was stored.
         hidden: Whether it is kept for replay only.
         run_id: The run that made it.
-        caller: The checkpoint of the graph above that called this subgraph; None where its namespace outlives a call.
+        caller: The checkpoint of the graph above that called this subgraph; None where its
+            namespace outlives a call.
         sends_in_parent: Whether its pending sends stand among the writes of its parent.
         stored: The channels whose values it holds.
         versioned: The channels that it has at all.
@@ -56,7 +59,9 @@ class CheckpointNode:
 
 @dataclass(frozen=True, slots=True)
 class RemovalPlan:
-    """What goes from a thread, what is hidden, and which of the kept ones lose their parent to it."""
+    """What goes from a thread, what is hidden, and which of the kept ones lose their parent to
+    it.
+    """
 
     removed: list[CheckpointRef] = field(default_factory=list)
     hidden: list[CheckpointRef] = field(default_factory=list)
@@ -67,9 +72,16 @@ class RemovalPlan:
         return bool(self.removed or self.hidden or self.orphaned or self.with_hidden_parent)
 
 
-def all_but_newest(nodes: Iterable[CheckpointNode], keep: int, before: datetime | None = None) -> set[CheckpointRef]:
-    """Return all but the newest `keep` of each namespace; where `before` is given, only those made earlier."""
-    visible = sorted((node for node in nodes if not node.hidden), key=lambda node: node.address.checkpoint_id or "")
+def all_but_newest(
+    nodes: Iterable[CheckpointNode], keep: int, before: datetime | None = None
+) -> set[CheckpointRef]:
+    """Return all but the newest `keep` of each namespace; where `before` is given, only those made
+    earlier.
+    """
+    visible = sorted(
+        (node for node in nodes if not node.hidden),
+        key=lambda node: node.address.checkpoint_id or "",
+    )
     by_namespace: dict[str, list[CheckpointNode]] = {}
     for node in visible:
         by_namespace.setdefault(node.address.checkpoint_ns, []).append(node)
@@ -84,11 +96,12 @@ def all_but_newest(nodes: Iterable[CheckpointNode], keep: int, before: datetime 
 def plan_removal(nodes: Sequence[CheckpointNode], to_remove: set[CheckpointRef]) -> RemovalPlan:
     """Decide what becomes of a thread whose `to_remove` checkpoints are to go.
 
-    What is kept decides, and not what goes: first the subgraphs that a removed checkpoint called join it, then every
-    kept checkpoint names the ancestors that it needs, and only what is going and needed by none is removed. What was
-    hidden before is going too, so it is removed once the last that needed it is. Hidden checkpoints keep nothing
-    themselves: else a chain of them would outlive every reader. A count of its readers in each document would do
-    without the family, but a put would write to documents of others, and a removal that breaks off leave it wrong.
+    What is kept decides, and not what goes: first the subgraphs that a removed checkpoint called
+    join it, then every kept checkpoint names the ancestors that it needs, and only what is going
+    and needed by none is removed. What was hidden before is going too, so it is removed once the
+    last that needed it is. Hidden checkpoints keep nothing themselves: else a chain of them would
+    outlive every reader. A count of its readers in each document would do without the family, but a
+    put would write to documents of others, and a removal that breaks off leave it wrong.
     """
     by_address = {node.address: node for node in nodes}
     to_remove = _with_called(nodes, to_remove)
@@ -100,7 +113,9 @@ def plan_removal(nodes: Sequence[CheckpointNode], to_remove: set[CheckpointRef])
     return RemovalPlan(
         removed=sorted(gone, key=_innermost_first),
         hidden=[address for address in going if address in replayed and not going[address].hidden],
-        orphaned=[child for child, parent in parents.items() if parent in gone or parent not in by_address],
+        orphaned=[
+            child for child, parent in parents.items() if parent in gone or parent not in by_address
+        ],
         with_hidden_parent=[child for child, parent in parents.items() if parent in replayed],
     )
 
@@ -114,15 +129,23 @@ def _needed_by(
 
 
 def _innermost_first(address: CheckpointRef) -> tuple[int, str]:
-    """Order subgraphs before their callers: a removal that breaks off can then still be found and finished."""
+    """Order subgraphs before their callers: a removal that breaks off can then still be found and
+    finished.
+    """
     depth = address.checkpoint_ns.count(NS_SEP) + bool(address.checkpoint_ns)
     return -depth, address.checkpoint_id or ""
 
 
-def _with_called(nodes: Sequence[CheckpointNode], to_remove: set[CheckpointRef]) -> set[CheckpointRef]:
-    """Add the checkpoints of subgraphs that a checkpoint to remove called, and of those that they called."""
+def _with_called(
+    nodes: Sequence[CheckpointNode], to_remove: set[CheckpointRef]
+) -> set[CheckpointRef]:
+    """Add the checkpoints of subgraphs that a checkpoint to remove called, and of those that they
+    called.
+    """
     found = set(to_remove)
-    for node in sorted(nodes, key=lambda node: node.address.checkpoint_ns.count(NS_SEP)):  # callers first
+    for node in sorted(
+        nodes, key=lambda node: node.address.checkpoint_ns.count(NS_SEP)
+    ):  # callers first
         if node.caller in found:
             found.add(node.address)
     return found
@@ -138,15 +161,21 @@ def _parents(nodes: Iterable[CheckpointNode]) -> dict[CheckpointRef, CheckpointR
 
 
 def _delta_channels(nodes: Iterable[CheckpointNode]) -> Mapping[str, frozenset[str]]:
-    """Return the channels that are rebuilt, by namespace: whatever any checkpoint there has counted."""
+    """Return the channels that are rebuilt, by namespace: whatever any checkpoint there has
+    counted.
+    """
     found: dict[str, frozenset[str]] = {}
     for node in nodes:
-        found[node.address.checkpoint_ns] = found.get(node.address.checkpoint_ns, frozenset()) | node.delta
+        found[node.address.checkpoint_ns] = (
+            found.get(node.address.checkpoint_ns, frozenset()) | node.delta
+        )
     return found
 
 
 def _needed(
-    node: CheckpointNode, by_address: Mapping[CheckpointRef, CheckpointNode], delta: Mapping[str, frozenset[str]]
+    node: CheckpointNode,
+    by_address: Mapping[CheckpointRef, CheckpointNode],
+    delta: Mapping[str, frozenset[str]],
 ) -> Iterator[CheckpointRef]:
     """Yield the ancestors that reading a checkpoint and rebuilding its channels needs."""
     wanting = (delta[node.address.checkpoint_ns] & node.versioned) - node.stored
@@ -157,7 +186,9 @@ def _needed(
         wanting -= ancestor.stored
 
 
-def ancestors(node: CheckpointNode, by_address: Mapping[CheckpointRef, CheckpointNode]) -> Iterator[CheckpointNode]:
+def ancestors(
+    node: CheckpointNode, by_address: Mapping[CheckpointRef, CheckpointNode]
+) -> Iterator[CheckpointNode]:
     """Yield parent, grandparent and so on, as far as they are there.
 
     Raises:
@@ -175,14 +206,20 @@ def ancestors(node: CheckpointNode, by_address: Mapping[CheckpointRef, Checkpoin
 
 
 def caller_of(thread_id: str, own_ns: str, parents: Any) -> CheckpointRef | None:
-    """Return the checkpoint that called the subgraph of a namespace, or None where the namespace is not of one call.
+    """Return the checkpoint that called the subgraph of a namespace, or None where the namespace is
+    not of one call.
 
     Args:
         thread_id: The thread of both.
         own_ns: The namespace.
-        parents: ``metadata["parents"]``: the checkpoint of each graph above by its namespace, the root's first.
+        parents: ``metadata["parents"]``: the checkpoint of each graph above by its namespace, the
+            root's first.
     """
     if NS_END not in own_ns or not isinstance(parents, Mapping):
         return None
-    above = [(namespace, checkpoint_id) for namespace, checkpoint_id in parents.items() if namespace != own_ns]
+    above = [
+        (namespace, checkpoint_id)
+        for namespace, checkpoint_id in parents.items()
+        if namespace != own_ns
+    ]
     return CheckpointRef(thread_id, *map(str, above[-1])) if above else None

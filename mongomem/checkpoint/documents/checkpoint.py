@@ -1,4 +1,6 @@
-"""Records: documents of checkpoints and writes, read and checked, their values not yet loaded. Pure."""
+"""Records: documents of checkpoints and writes, read and checked, their values not yet loaded.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class StoredCheckpoint:
 
     @property
     def binding(self) -> Binding:
-        """Return what its content is bound to. One without a parent may have been cut off from it."""
+        """Return what its content is bound to. One without a parent may have been cut off from
+        it.
+        """
         made = checkpoint_binding(
             self.address.place,
             self.parent_id,
@@ -67,7 +71,9 @@ class StoredCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class StoredWrite:
-    """A pending write as its document has it; one with chunks tells the epoch of the thread that they belong to."""
+    """A pending write as its document has it; one with chunks tells the epoch of the thread that
+    they belong to.
+    """
 
     address: CheckpointRef
     task_id: str
@@ -86,7 +92,13 @@ class StoredWrite:
     def binding(self) -> Binding:
         """Return what its content is bound to."""
         return write_binding(
-            self.address.place, self.task_id, self.task_path, self.idx, self.channel, self.epoch, self.value
+            self.address.place,
+            self.task_id,
+            self.task_path,
+            self.idx,
+            self.channel,
+            self.epoch,
+            self.value,
         )
 
 
@@ -105,7 +117,9 @@ def decode_checkpoint(document: Document, codec: ValueSerializer) -> StoredCheck
         check_type(document, CHECKPOINT)
         described = [_document(fields) for fields in read_field(document, "channels", list)]
         opened = codec.open(read_field(document, "content", dict))
-        body, *values = read_values([read_field(document, "body", dict), *described], opened.content)
+        body, *values = read_values(
+            [read_field(document, "body", dict), *described], opened.content
+        )
         channels = [read_field(fields, "channel", str) for fields in described]
         record = _record(document, address, body, dict(zip(channels, values, strict=True)))
         opened.check(record.binding)
@@ -141,7 +155,11 @@ def decode_write(document: Document, codec: ValueSerializer) -> StoredWrite:
     where = Title("write to checkpoint {checkpoint_id} of thread {thread_id}", document)
     check_version(document, where)
     try:
-        address, task_id, idx = _address(document), read_field(document, "task_id", str), document["idx"]
+        address, task_id, idx = (
+            _address(document),
+            read_field(document, "task_id", str),
+            document["idx"],
+        )
         check_key(document, write_doc_id(address, task_id, read_field(document, "idx", int)))
         opened = codec.open(document)
         write = StoredWrite(
@@ -162,7 +180,10 @@ def decode_write(document: Document, codec: ValueSerializer) -> StoredWrite:
 
 def _address(document: Document) -> CheckpointRef:
     return CheckpointRef(
-        *(read_field(document, field, str) for field in ("thread_id", "checkpoint_ns", "checkpoint_id"))
+        *(
+            read_field(document, field, str)
+            for field in ("thread_id", "checkpoint_ns", "checkpoint_id")
+        )
     )
 
 
@@ -183,10 +204,16 @@ def _flag(document: Document, field: str) -> bool:
 
 
 def _unreadable(where: Title, error: Exception) -> MongomemError:
-    """Return what to raise for a document that cannot be read: what to do about it, if that is known."""
+    """Return what to raise for a document that cannot be read: what to do about it, if that is
+    known.
+    """
     if isinstance(error, UnopenedError):
         return UnopenedError(f"{where}: {error}", error.obstacle)
     if isinstance(error, ConfigurationError):
         return ConfigurationError(f"{where}: {error}")
-    why = str(error) if isinstance(error, CorruptDataError) else f"its document is not readable: {shown(error)}"
+    why = (
+        str(error)
+        if isinstance(error, CorruptDataError)
+        else f"its document is not readable: {shown(error)}"
+    )
     return CorruptDataError(f"{where}: {why}")

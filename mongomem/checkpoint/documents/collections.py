@@ -1,7 +1,9 @@
-"""The documents of short-term memory: their identity, their fields, and the indexes that serve them.
+"""The documents of short-term memory: their identity, their fields, and the indexes that serve
+them.
 
     {prefix}checkpoints
-        type "thread"      one a thread: when it was last used, its metadata and members, its tombstone
+        type "thread"      one a thread: when it was last used, its metadata and members, its
+                           tombstone
         type "checkpoint"  one a checkpoint: its metadata, and its channels inline or by chunk names
         type "chunk"       one a chunk: bytes that checkpoints and writes share
     {prefix}checkpoint_writes
@@ -10,7 +12,8 @@
         how far the schema has come
 
 Threads, checkpoints and chunks share a collection because one ordered command then writes a whole
-put: chunks first, the checkpoint last, one wait for the journal (docs/decisions/one-collection.md has the figures).
+put: chunks first, the checkpoint last, one wait for the journal (docs/decisions/one-collection.md
+has the figures).
 
 Pure: builds and reads documents. Which of them to write, and in what order, stands in the plans.
 """
@@ -42,11 +45,21 @@ THREAD_KEY_BYTES, PLACE_BYTES = 12, NAME_BYTES
 
 THREAD, CHECKPOINT, CHUNK = "thread", "checkpoint", "chunk"
 
-NAMING_FIELDS = ("metadata", "last_metadata", "identity", "members", "labels", "preview", "updated_at")
-"""The fields of a thread document that say what the thread is about and whose it is: a tombstone keeps none."""
+NAMING_FIELDS = (
+    "metadata",
+    "last_metadata",
+    "identity",
+    "members",
+    "labels",
+    "preview",
+    "updated_at",
+)
+"""The fields of a thread document that say what the thread is about and whose it is: a tombstone
+keeps none."""
 
 LARGEST_EPOCH = 2**63 - 2**32
-"""Epochs are below that, so that there is always a next one. Those of version 1 were random, up to 2**62."""
+"""Epochs are below that, so that there is always a next one. Those of version 1 were random, up to
+2**62."""
 
 DAY = timedelta(days=1)
 """More than the clocks of two machines differ by."""
@@ -88,8 +101,8 @@ def _digest(size: int, *parts: str) -> bytes:
     return hashed.digest()
 
 
-# An `_id` is the digest of the thread and one of the place in it: deterministic, short, and beside its
-# siblings in the index. Readable identifiers stand in fields of their own.
+# An `_id` is the digest of the thread and one of the place in it: deterministic, short, and beside
+# its siblings in the index. Readable identifiers stand in fields of their own.
 
 
 @lru_cache(maxsize=1024)
@@ -100,12 +113,16 @@ def thread_doc_id(thread_id: str) -> bytes:
 
 def checkpoint_doc_id(address: CheckpointRef) -> bytes:
     """Return the `_id` of a checkpoint."""
-    return thread_doc_id(address.thread_id) + _digest(PLACE_BYTES, address.checkpoint_ns, address.checkpoint_id or "")
+    return thread_doc_id(address.thread_id) + _digest(
+        PLACE_BYTES, address.checkpoint_ns, address.checkpoint_id or ""
+    )
 
 
 def write_doc_id(address: CheckpointRef, task_id: str, idx: int) -> bytes:
     """Return the `_id` of a pending write."""
-    place = _digest(PLACE_BYTES, address.checkpoint_ns, address.checkpoint_id or "", task_id, str(idx))
+    place = _digest(
+        PLACE_BYTES, address.checkpoint_ns, address.checkpoint_id or "", task_id, str(idx)
+    )
     return thread_doc_id(address.thread_id) + place
 
 
@@ -120,12 +137,18 @@ def chunk_name(key: bytes) -> bytes:
 
 
 def is_own_id(value: object) -> bool:
-    """Say whether an `_id` is one that this module makes: bytes, as long as that of a thread or of a place in one."""
-    return isinstance(value, bytes) and len(value) in (THREAD_KEY_BYTES, THREAD_KEY_BYTES + PLACE_BYTES)
+    """Say whether an `_id` is one that this module makes: bytes, as long as that of a thread or of
+    a place in one.
+    """
+    return isinstance(value, bytes) and len(value) in (
+        THREAD_KEY_BYTES,
+        THREAD_KEY_BYTES + PLACE_BYTES,
+    )
 
 
 def next_epoch(now: datetime, last: int | None = None) -> int:
-    """Return an epoch above `last`, and above those of a thread whose document is gone: microseconds since 1970.
+    """Return an epoch above `last`, and above those of a thread whose document is gone:
+    microseconds since 1970.
 
     Epochs of a thread only grow, so what carries a lower one belongs to a life that has ended.
     """
@@ -139,7 +162,11 @@ def whole_milliseconds(moment: datetime) -> datetime:
 
 def utc(moment: datetime) -> datetime:
     """Return what the driver read as an aware UTC time, however the client is configured."""
-    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+    return (
+        moment.replace(tzinfo=timezone.utc)
+        if moment.tzinfo is None
+        else moment.astimezone(timezone.utc)
+    )
 
 
 def value_fields(value: StoredValue) -> Document:
@@ -162,16 +189,22 @@ def read_value(fields: Mapping[str, Any], ends: bytes) -> StoredValue:
     names = tuple(fields["chunks"]) if isinstance(fields["chunks"], list) else ()
     if not 0 < len(names) <= MOST_LEVELS or not all(isinstance(one, bytes) for one in names):
         raise CorruptDataError(f"its chunks are no names by level: {shown(fields['chunks'])}")
-    if len(names[0]) % NAME_BYTES:  # those of lower levels are whole only with what their chunks hold
+    if (
+        len(names[0]) % NAME_BYTES
+    ):  # those of lower levels are whole only with what their chunks hold
         raise CorruptDataError(f"its chunks are no names of {NAME_BYTES} bytes each")
     return StoredValue(kind, ends, tuple([bytes(one) for one in names]), read_count(fields, "size"))
 
 
 def read_values(described: Sequence[Mapping[str, Any]], content: bytes) -> list[StoredValue]:
-    """Read the values of a document, whose ends stand one behind the other in its content, each of its `length`."""
+    """Read the values of a document, whose ends stand one behind the other in its content, each of
+    its `length`.
+    """
     lengths = [read_count(fields, "length") for fields in described]
     if sum(lengths) != len(content):
-        raise CorruptDataError(f"its values have {sum(lengths)} bytes, and {len(content)} are there")
+        raise CorruptDataError(
+            f"its values have {sum(lengths)} bytes, and {len(content)} are there"
+        )
     stops = accumulate(lengths)
     return [
         read_value(fields, content[stop - length : stop])
@@ -213,13 +246,17 @@ def read_epoch(fields: Mapping[str, Any]) -> int:
 
 
 def read_time(fields: Mapping[str, Any], field: str) -> datetime:
-    """Return a field that is a time, aware and in UTC. One beyond the year 9999 comes as something else."""
+    """Return a field that is a time, aware and in UTC. One beyond the year 9999 comes as something
+    else.
+    """
     return utc(read_field(fields, field, datetime))
 
 
 @dataclass(frozen=True, slots=True)
 class Title:
-    """What messages call a document, by the fields that name it. It is written only where a message is."""
+    """What messages call a document, by the fields that name it. It is written only where a message
+    is.
+    """
 
     text: str
     document: Mapping[str, Any]
@@ -241,7 +278,8 @@ def check_version(document: Mapping[str, Any], what: object) -> None:
         raise CorruptDataError(f"{what} has schema version {shown(version)}, which is none")
     if version > SCHEMA_VERSION:
         raise SchemaVersionError(
-            f"{what} has schema version {version}; this mongomem reads up to {SCHEMA_VERSION}: upgrade it"
+            f"{what} has schema version {version}; this mongomem reads up to {SCHEMA_VERSION}: "
+            "upgrade it"
         )
 
 
@@ -249,7 +287,8 @@ def check_key(document: Mapping[str, Any], key: bytes) -> None:
     """Compare the `_id` of a document with the one that its fields come to.
 
     Raises:
-        CorruptDataError: It is another one: a field was changed, or the document is a copy of another's.
+        CorruptDataError: It is another one: a field was changed, or the document is a copy of
+            another's.
     """
     if document.get("_id") != key:
         raise CorruptDataError("its _id is that of another document")
@@ -266,7 +305,9 @@ def check_type(document: Mapping[str, Any], kind: str) -> None:
 
 
 def all_chunks_of(thread_id: str) -> Document:
-    """Return the query for all chunks of a thread: the stretch of `_id` that theirs are in, checkpoints among them."""
+    """Return the query for all chunks of a thread: the stretch of `_id` that theirs are in,
+    checkpoints among them.
+    """
     return {"_id": _stretch_of(thread_id), "thread_id": thread_id, "type": CHUNK}
 
 
@@ -282,7 +323,9 @@ def all_but_the_thread(thread_id: str) -> Document:
 
 
 def other_than_from(epoch: int) -> Document:
-    """Return the condition for epochs before one that begins now, and for what is no epoch that has begun by now."""
+    """Return the condition for epochs before one that begins now, and for what is no epoch that has
+    begun by now.
+    """
     return {"$not": {"$gte": epoch, "$lt": epoch + DAY // timedelta(microseconds=1)}}
 
 
@@ -300,40 +343,59 @@ def misfiled(thread_id: str) -> Document:
 def place_of(address: CheckpointRef) -> Document:
     """Return the equalities that lead to the checkpoints of a namespace, or to one of them."""
     place: Document = {"thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
-    return place if address.checkpoint_id is None else place | {"checkpoint_id": address.checkpoint_id}
+    return (
+        place if address.checkpoint_id is None else place | {"checkpoint_id": address.checkpoint_id}
+    )
 
 
 def visible_query(address: CheckpointRef) -> Document:
-    """Return the query for the checkpoints of a namespace, or for one of them, as far as they are to be seen."""
+    """Return the query for the checkpoints of a namespace, or for one of them, as far as they are
+    to be seen.
+    """
     return {"type": CHECKPOINT, "hidden": VISIBLE, **place_of(address)}
 
 
 def newest_stages(address: CheckpointRef, epoch: int | None = None) -> list[Document]:
-    """Return the stages that lead to the checkpoint at an address, or its newest; with `epoch` only of that life."""
+    """Return the stages that lead to the checkpoint at an address, or its newest; with `epoch` only
+    of that life.
+    """
     of_life: Document = {} if epoch is None else {"epoch": epoch}
-    order: list[Document] = [] if address.checkpoint_id is not None else [{"$sort": {"checkpoint_id": -1}}]
+    order: list[Document] = (
+        [] if address.checkpoint_id is not None else [{"$sort": {"checkpoint_id": -1}}]
+    )
     return [{"$match": visible_query(address) | of_life}, *order, {"$limit": 1}]
 
 
-# A put is several statements of one command, and a whole deletion may run between two of them: then its checkpoint
-# comes to lie behind the tombstone. What readers show is of the epoch that the thread document has, read with it.
+# A put is several statements of one command, and a whole deletion may run between two of them: then
+# its checkpoint comes to lie behind the tombstone. What readers show is of the epoch that the
+# thread document has, read with it.
 
 
 def thread_stage(collections: Collections, thread_id: str) -> Document:
-    """Return the stage that joins to a checkpoint the document of its thread, as `thread`: a list of one, or empty."""
+    """Return the stage that joins to a checkpoint the document of its thread, as `thread`: a list
+    of one, or empty.
+    """
     own = {"$match": {"_id": thread_doc_id(thread_id)}}
     return {"$lookup": {"from": collections.checkpoints, "pipeline": [own], "as": "thread"}}
 
 
 def epochs_stage(collections: Collections, thread_ids: Sequence[str]) -> Document:
-    """Return the stage that adds, behind other documents, the `living_epoch` of threads, each under its `_id`."""
-    own = {"_id": {"$in": [thread_doc_id(one) for one in thread_ids]}, "thread_id": {"$in": list(thread_ids)}}
+    """Return the stage that adds, behind other documents, the `living_epoch` of threads, each under
+    its `_id`.
+    """
+    own = {
+        "_id": {"$in": [thread_doc_id(one) for one in thread_ids]},
+        "thread_id": {"$in": list(thread_ids)},
+    }
     pipeline = [{"$match": own}, {"$project": {"thread_id": 1, "living_epoch": "$epoch"}}]
     return {"$unionWith": {"coll": collections.checkpoints, "pipeline": pipeline}}
 
 
-def living_epoch(thread_id: str, threads: Sequence[Mapping[str, Any]], field: str = "epoch") -> int | None:
-    """Return the epoch of a thread document that was read; None where there is none, and so nothing that lives.
+def living_epoch(
+    thread_id: str, threads: Sequence[Mapping[str, Any]], field: str = "epoch"
+) -> int | None:
+    """Return the epoch of a thread document that was read; None where there is none, and so nothing
+    that lives.
 
     Raises:
         CorruptDataError: It is none, or the document says to be of another thread.
@@ -343,9 +405,13 @@ def living_epoch(thread_id: str, threads: Sequence[Mapping[str, Any]], field: st
     named: Any = threads[0].get("thread_id")
     epoch: Any = threads[0].get(field)
     if type(named) is not str or named != thread_id:
-        raise CorruptDataError(f"thread {shown(thread_id)}: its document says to be of thread {shown(named)}")
+        raise CorruptDataError(
+            f"thread {shown(thread_id)}: its document says to be of thread {shown(named)}"
+        )
     if not is_epoch(epoch):
-        raise CorruptDataError(f"thread {shown(thread_id)}: its document is not readable: its epoch is {shown(epoch)}")
+        raise CorruptDataError(
+            f"thread {shown(thread_id)}: its document is not readable: its epoch is {shown(epoch)}"
+        )
     return int(epoch)
 
 
@@ -363,9 +429,21 @@ def _having(field: str) -> Document:
 
 
 _BY_TYPE: Sequence[Row] = (
-    ("history", (("thread_id", 1), ("checkpoint_ns", 1), ("checkpoint_id", -1)), {"type": CHECKPOINT}),
-    ("thread_history", (("thread_id", 1), ("checkpoint_id", -1), ("checkpoint_ns", 1)), {"type": CHECKPOINT}),
-    ("newest", (("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)), {"type": CHECKPOINT}),
+    (
+        "history",
+        (("thread_id", 1), ("checkpoint_ns", 1), ("checkpoint_id", -1)),
+        {"type": CHECKPOINT},
+    ),
+    (
+        "thread_history",
+        (("thread_id", 1), ("checkpoint_id", -1), ("checkpoint_ns", 1)),
+        {"type": CHECKPOINT},
+    ),
+    (
+        "newest",
+        (("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)),
+        {"type": CHECKPOINT},
+    ),
     ("run", (("metadata.run_id", 1), ("thread_id", 1)), {"type": CHECKPOINT}),
     ("threads", (("updated_at", -1), ("thread_id", 1)), {"type": THREAD}),
 )
@@ -376,19 +454,30 @@ _OF_ENDED_LIVES: Sequence[Row] = (
 )
 
 
-def indexes(collections: Collections, metadata_keys: tuple[str, ...], expire_after: int | None) -> list[Index]:
-    """Return the indexes: one a query shape, `run_id` and the declared metadata keys, expiry where there is a TTL."""
+def indexes(
+    collections: Collections, metadata_keys: tuple[str, ...], expire_after: int | None
+) -> list[Index]:
+    """Return the indexes: one a query shape, `run_id` and the declared metadata keys, expiry where
+    there is a TTL.
+    """
     in_checkpoints = [
         *_BY_TYPE,
-        *(_threads_by(f"threads_of_{key}", f"members.{key}", {"type": THREAD}) for key in metadata_keys),
-        # Where schema version 1 had it, and threads of version 1 have it still: no entry for any other.
+        *(
+            _threads_by(f"threads_of_{key}", f"members.{key}", {"type": THREAD})
+            for key in metadata_keys
+        ),
+        # Where schema version 1 had it, and threads of version 1 have it still: no entry for any
+        # other.
         *(
             _threads_by(f"threads_once_by_{key}", f"metadata.{key}", _having(f"metadata.{key}"))
             for key in metadata_keys
         ),
         *_OF_ENDED_LIVES,
     ]
-    rows = [Index(collections.checkpoints, name, keys, partial=partial) for name, keys, partial in in_checkpoints]
+    rows = [
+        Index(collections.checkpoints, name, keys, partial=partial)
+        for name, keys, partial in in_checkpoints
+    ]
     of_writes = (("thread_id", 1), ("checkpoint_ns", 1), ("checkpoint_id", 1), ("channel", 1))
     rows.append(Index(collections.writes, "writes", of_writes))
     if expire_after is not None:

@@ -20,7 +20,8 @@ from mongomem.arguments import checked_mapping, checked_text, shown
 from mongomem.errors import InvalidInputError
 
 LONGEST_IDENTIFIER = 65_536
-"""In characters. An identifier stands on every document of its thread, and none may come near the 16 MB of one."""
+"""In characters. An identifier stands on every document of its thread, and none may come near the
+16 MB of one."""
 
 
 Identifier: TypeAlias = str | int | UUID | ObjectId | Enum
@@ -62,8 +63,9 @@ class CheckpointRef:
 def text_of(value: object) -> str | None:
     """Return the string that an identifier of any kind stands for; None for what is no identifier.
 
-    Strings, integers (also NumPy's), UUIDs and ObjectIds identify, and so does an enum whose value is one of these:
-    by its value, whatever its ``str`` is on this version of Python. True and 1.0 do not.
+    Strings, integers (also NumPy's), UUIDs and ObjectIds identify, and so does an enum whose value
+    is one of these: by its value, whatever its ``str`` is on this version of Python. True and 1.0
+    do not.
     """
     if type(value) is str:
         return value
@@ -77,7 +79,8 @@ def text_of(value: object) -> str | None:
         return None
     try:
         return str(int(value))
-    except Exception:  # more digits than sys.set_int_max_str_digits() allows, or whatever a class of the caller does
+    # more digits than sys.set_int_max_str_digits() allows, or whatever a class of the caller does
+    except Exception:
         return None
 
 
@@ -85,14 +88,19 @@ def identifier(name: str, value: object) -> str:
     """Return `value` as the string that is stored: ``thread_id=7`` and ``"7"`` are one thread.
 
     Raises:
-        InvalidInputError: It is no identifier (`text_of`), no valid Unicode, or longer than `LONGEST_IDENTIFIER`.
+        InvalidInputError: It is no identifier (`text_of`), no valid Unicode, or longer than
+            `LONGEST_IDENTIFIER`.
     """
     text = text_of(value)
     if text is None:
         kinds = "or an int, a UUID, an ObjectId or an enum of these"
-        raise InvalidInputError(f"{name} must be a string, {kinds}, not {type(value).__name__}: {shown(value)}")
+        raise InvalidInputError(
+            f"{name} must be a string, {kinds}, not {type(value).__name__}: {shown(value)}"
+        )
     if len(text) > LONGEST_IDENTIFIER:
-        raise InvalidInputError(f"{name} has more than {LONGEST_IDENTIFIER} characters: {shown(text)}")
+        raise InvalidInputError(
+            f"{name} has more than {LONGEST_IDENTIFIER} characters: {shown(text)}"
+        )
     return checked_text(name, text)
 
 
@@ -104,12 +112,16 @@ def channel_name(value: object) -> str:
     """
     name = str.__str__(value) if isinstance(value, str) else ""
     if not name:
-        raise InvalidInputError(f"the name of a channel is a string that is not empty, not {shown(value)}")
+        raise InvalidInputError(
+            f"the name of a channel is a string that is not empty, not {shown(value)}"
+        )
     return identifier("channel", name)
 
 
 def optional_identifier(name: str, value: object) -> str | None:
-    """Return `value` as the string that is stored; None and the empty string mean that it is not given."""
+    """Return `value` as the string that is stored; None and the empty string mean that it is not
+    given.
+    """
     text = None if value is None else identifier(name, value)
     return text or None
 
@@ -125,10 +137,13 @@ def given_thread(thread_id: object) -> str:
     """Return a thread id that a config gives.
 
     Raises:
-        InvalidInputError: It is no identifier, or empty: that is what is left of one that was forgotten.
+        InvalidInputError: It is no identifier, or empty: that is what is left of one that was
+            forgotten.
     """
     if not (text := identifier("thread_id", thread_id)):
-        raise InvalidInputError("the thread_id of config is empty: whoever forgets theirs would share that thread")
+        raise InvalidInputError(
+            "the thread_id of config is empty: whoever forgets theirs would share that thread"
+        )
     return text
 
 
@@ -140,7 +155,9 @@ def ref_of_config(config: RunnableConfig) -> CheckpointRef:
     """
     part = configurable(config)
     if part.get("thread_id") is None:
-        raise InvalidInputError('config has no thread_id: pass {"configurable": {"thread_id": ...}}')
+        raise InvalidInputError(
+            'config has no thread_id: pass {"configurable": {"thread_id": ...}}'
+        )
     return CheckpointRef(
         given_thread(part["thread_id"]),
         optional_identifier("checkpoint_ns", part.get("checkpoint_ns")) or "",

@@ -1,9 +1,10 @@
-"""Identity keys: the metadata keys that say whose a thread is, and what identifies somebody there. Pure.
+"""Identity keys: the metadata keys that say whose a thread is, and what identifies somebody there.
+Pure.
 
-The keys are those of ``metadata_indexes``, ``user_id`` unless told otherwise. What identifies somebody under one of
-them is one string everywhere: in the readable metadata, in filters, and in the `members` of a thread document,
-which remembers everybody a thread was ever put for. Where that may not stand readable it is a digest, keyed with the
-secret of the thread.
+The keys are those of ``metadata_indexes``, ``user_id`` unless told otherwise. What identifies
+somebody under one of them is one string everywhere: in the readable metadata, in filters, and in
+the `members` of a thread document, which remembers everybody a thread was ever put for. Where that
+may not stand readable it is a digest, keyed with the secret of the thread.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ LONGEST_IDENTITY = 2048
 """In characters: a longer one might find no room in the readable metadata."""
 
 MOST_MEMBERS = 1000
-"""How many members a thread document names by key. Each is an index entry that every put on the thread updates."""
+"""How many members a thread document names by key. Each is an index entry that every put on the
+thread updates."""
 
 Member: TypeAlias = str | bytes
 """Somebody a thread was put for: the string that identifies them, or its keyed digest."""
@@ -36,14 +38,16 @@ Members: TypeAlias = Mapping[str, frozenset[Member]]
 """The members of a thread, by identity key."""
 
 TOO_MANY: Member = b""
-"""Stands among the members of a thread that has more than `MOST_MEMBERS`: its checkpoints know the others."""
+"""Stands among the members of a thread that has more than `MOST_MEMBERS`: its checkpoints know the
+others."""
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 """Integers as ``str`` writes them, up to a few more than BSON holds."""
 
 
 def identity(value: object) -> str | None:
-    """Return the string that identifies the same as `value`; None for what identifies nobody, as True and 7.0.
+    """Return the string that identifies the same as `value`; None for what identifies nobody, as
+    True and 7.0.
 
     Without NUL characters, which LangGraph takes from metadata (``get_checkpoint_metadata``).
     """
@@ -55,7 +59,9 @@ def identity(value: object) -> str | None:
 
 
 def forms_of(text: str) -> list[str | int]:
-    """Return the forms in which schema version 1 stored an identity: the string, and the integer that it stands for."""
+    """Return the forms in which schema version 1 stored an identity: the string, and the integer
+    that it stands for.
+    """
     number = int(text) if _INTEGER.fullmatch(text) else LARGEST_INTEGER + 1
     return [text, number] if abs(number) <= LARGEST_INTEGER else [text]
 
@@ -71,27 +77,42 @@ class Named:
 def named(config: RunnableConfig, metadata: CheckpointMetadata, keys: Collection[str]) -> Named:
     """Return the metadata of a checkpoint as LangGraph makes it, and whom it names.
 
-    LangGraph drops what is no string or number from a config, UUIDs for one; what identifies somebody is kept here.
+    LangGraph drops what is no string or number from a config, UUIDs for one; what identifies
+    somebody is kept here.
 
     Raises:
-        InvalidInputError: A value under an identity key can identify nobody, as a list or an object.
+        InvalidInputError: A value under an identity key can identify nobody, as a list or an
+            object.
     """
     own, run, place = map(_source, (metadata, config.get("metadata"), config.get("configurable")))
-    truth: dict[str, Any] = {**get_checkpoint_metadata({"metadata": run, "configurable": place}, cast("Any", own))}
+    truth: dict[str, Any] = {
+        **get_checkpoint_metadata({"metadata": run, "configurable": place}, cast("Any", own))
+    }
     sources = (own, run, place)
-    by_key = {key: tuple(_named(key, [source[key] for source in sources if key in source])) for key in keys}
-    kept = {key: found[0] for key, found in by_key.items() if found and not _is_plain(truth.get(key))}
+    by_key = {
+        key: tuple(_named(key, [source[key] for source in sources if key in source]))
+        for key in keys
+    }
+    kept = {
+        key: found[0] for key, found in by_key.items() if found and not _is_plain(truth.get(key))
+    }
     return Named(cast("CheckpointMetadata", truth | kept), by_key)
 
 
 def _source(values: object) -> dict[Any, Any]:
-    """Return what metadata comes from in a dict of its own, its keys plain strings whatever subclasses of them do."""
+    """Return what metadata comes from in a dict of its own, its keys plain strings whatever
+    subclasses of them do.
+    """
     fields = {} if values is None else checked_mapping("metadata", values)
-    return {str.__str__(key) if isinstance(key, str) else key: value for key, value in fields.items()}
+    return {
+        str.__str__(key) if isinstance(key, str) else key: value for key, value in fields.items()
+    }
 
 
 def _named(key: str, values: Iterable[object]) -> dict[str, None]:
-    """Return, in order, whom these values identify; true, false and floats are what they are, and nobody."""
+    """Return, in order, whom these values identify; true, false and floats are what they are, and
+    nobody.
+    """
     found: dict[str, None] = {}
     for value in values:
         if value is None or isinstance(value, bool | float):
@@ -108,14 +129,21 @@ def checked_identity(key: str, value: object) -> str:
     """
     text = identity(value)
     if text is None or len(text) > LONGEST_IDENTITY:
-        kinds = f"a string of at most {LONGEST_IDENTITY} characters, an int, a UUID, an ObjectId or an enum of these"
-        raise InvalidInputError(f"{key} says whose the thread is: it must be {kinds}, not {shown(value)}")
+        kinds = (
+            f"a string of at most {LONGEST_IDENTITY} characters, an int, a UUID, an ObjectId "
+            "or an enum of these"
+        )
+        raise InvalidInputError(
+            f"{key} says whose the thread is: it must be {kinds}, not {shown(value)}"
+        )
     return text
 
 
 def _is_plain(value: object) -> bool:
     """Say whether metadata may stay as LangGraph has it."""
-    return type(value) in (str, bool, float) or (type(value) is int and abs(value) <= LARGEST_INTEGER)
+    return type(value) in (str, bool, float) or (
+        type(value) is int and abs(value) <= LARGEST_INTEGER
+    )
 
 
 def identified(metadata: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
@@ -125,18 +153,27 @@ def identified(metadata: Mapping[str, Any], keys: Collection[str]) -> dict[str, 
 
 
 def member(text: str, name_key: bytes, *, is_clear: bool) -> Member:
-    """Return what stands among the members of a thread: the identity, or its digest under the secret of the thread."""
-    return text if is_clear else blake2b(text.encode(), digest_size=16, key=name_key, person=b"member").digest()
+    """Return what stands among the members of a thread: the identity, or its digest under the
+    secret of the thread.
+    """
+    return (
+        text
+        if is_clear
+        else blake2b(text.encode(), digest_size=16, key=name_key, person=b"member").digest()
+    )
 
 
 def additions(known: Members, new: Mapping[str, Iterable[Member]]) -> Members:
-    """Return who is to be added to the members that are known, by the keys that there are; nothing for most puts.
+    """Return who is to be added to the members that are known, by the keys that there are; nothing
+    for most puts.
 
     Where they would be too many, the mark that says so is added instead.
     """
     found = {key: frozenset(new.get(key, ())) - members for key, members in known.items()}
     return {
-        key: more if len(known[key]) + len(more) <= MOST_MEMBERS else frozenset({TOO_MANY}) - known[key]
+        key: more
+        if len(known[key]) + len(more) <= MOST_MEMBERS
+        else frozenset({TOO_MANY}) - known[key]
         for key, more in found.items()
     }
 
@@ -146,7 +183,9 @@ def together(known: Members, more: Members) -> Members:
     return {key: members | more.get(key, frozenset()) for key, members in known.items()}
 
 
-def split(wanted: Mapping[str, Any], keys: Collection[str]) -> tuple[dict[str, str], dict[str, Any]]:
+def split(
+    wanted: Mapping[str, Any], keys: Collection[str]
+) -> tuple[dict[str, str], dict[str, Any]]:
     """Return what of a filter identifies somebody under an identity key, and the rest."""
     found = {key: identity(wanted[key]) for key in keys if key in wanted}
     by_key = {key: text for key, text in found.items() if text is not None}
@@ -154,7 +193,9 @@ def split(wanted: Mapping[str, Any], keys: Collection[str]) -> tuple[dict[str, s
 
 
 def matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any], keys: Collection[str]) -> bool:
-    """Decide whether the metadata of a checkpoint contains a filter, whatever form an identity has in either."""
+    """Decide whether the metadata of a checkpoint contains a filter, whatever form an identity has
+    in either.
+    """
     by_key, rest = split(wanted, keys)
     same = all(identity(metadata.get(key)) == text for key, text in by_key.items())
     return same and contains(metadata, rest)
@@ -164,7 +205,12 @@ def narrowed(wanted: Mapping[str, Any], keys: Sequence[str]) -> list[Document]:
     """Return conditions that every checkpoint document whose metadata matches a filter meets."""
     by_key, rest = split(wanted, keys)
     named = [
-        {"$or": [{f"metadata.{key}": {"$in": forms_of(text)}}, {"metadata_omitted": {"$in": [key, ANY]}}]}
+        {
+            "$or": [
+                {f"metadata.{key}": {"$in": forms_of(text)}},
+                {"metadata_omitted": {"$in": [key, ANY]}},
+            ]
+        }
         for key, text in by_key.items()
     ]
     return [*named, superset_query(rest)]

@@ -1,8 +1,8 @@
 """Metadata of checkpoints: the readable copy, and what a filter on it means.
 
-The truth of a checkpoint's metadata is the serializer's bytes. Beside it stands a copy that a person
-and the server can read, which leaves out what BSON cannot say and what is too long to be looked for.
-The server narrows a filter to a superset on that copy; `contains` decides on the truth.
+The truth of a checkpoint's metadata is the serializer's bytes. Beside it stands a copy that a
+person and the server can read, which leaves out what BSON cannot say and what is too long to be
+looked for. The server narrows a filter to a superset on that copy; `contains` decides on the truth.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ LARGEST_INTEGER = 2**63 - 1
 """The largest BSON integer."""
 
 CLEAR_WHEN_SEALED = frozenset({"source", "step", "run_id"})
-"""The metadata that stays readable beside an encrypting serializer, unless the user says otherwise."""
+"""The metadata that stays readable beside an encrypting serializer, unless the user says
+otherwise."""
 
 LOOKED_FOR = ("run_id", "source", "step")
 """The keys that have room in every readable copy."""
@@ -31,7 +32,8 @@ LOOKED_FOR = ("run_id", "source", "step")
 MOST_OMITTED = 64
 
 DEEPEST, MOST_VALUES = 64, 100_000
-"""How far what a caller passes may be nested, and how many values it may have: BSON holds documents of 100 levels."""
+"""How far what a caller passes may be nested, and how many values it may have: BSON holds documents
+of 100 levels."""
 
 ANY = "*"
 """Stands among the omitted keys for keys that are too many or too odd to be named."""
@@ -39,7 +41,9 @@ ANY = "*"
 ABSENT = object()
 
 
-STEP_METADATA = frozenset({"source", "step", "parents", "run_id", "counters_since_delta_snapshot", "writes"})
+STEP_METADATA = frozenset(
+    {"source", "step", "parents", "run_id", "counters_since_delta_snapshot", "writes"}
+)
 """Metadata that tells of one super-step and not of its thread."""
 
 
@@ -59,7 +63,11 @@ def queryable_copy(
     before = [key for key in (*first, *LOOKED_FOR) if key in metadata]
     for key in dict.fromkeys([*before, *metadata]):
         may_stand = (clear is None or key in clear) and is_field(key)
-        said = queryable_value(metadata[key], LONGEST_COPY if key in before else LONGEST_TEXT) if may_stand else ABSENT
+        said = (
+            queryable_value(metadata[key], LONGEST_COPY if key in before else LONGEST_TEXT)
+            if may_stand
+            else ABSENT
+        )
         cost = len(repr(said)) + len(str(key))
         if said is ABSENT or cost > room:
             omitted.append(key if _is_text(key) else ANY)
@@ -80,7 +88,13 @@ def _is_text(value: object) -> bool:
 
 def is_field(key: object) -> bool:
     """Whether a key can be a part of a dotted path of the query language."""
-    return isinstance(key, str) and _is_text(key) and key != "" and "." not in key and not key.startswith("$")
+    return (
+        isinstance(key, str)
+        and _is_text(key)
+        and key != ""
+        and "." not in key
+        and not key.startswith("$")
+    )
 
 
 def queryable_value(value: Any, longest: int = LONGEST_TEXT) -> Any:
@@ -101,13 +115,20 @@ def _readable_container(value: Any) -> Any:
         values = [_readable_part(one) for one in _elements(value)]
         return ABSENT if any(one is ABSENT for one in values) else values
     if isinstance(value, Mapping):
-        fields = {key: _readable_part(one) if is_field(key) else ABSENT for key, one in _fields(value).items()}
+        fields = {
+            key: _readable_part(one) if is_field(key) else ABSENT
+            for key, one in _fields(value).items()
+        }
         return ABSENT if any(one is ABSENT for one in fields.values()) else fields
     return ABSENT
 
 
 def _readable_part(value: Any) -> Any:
-    return _readable_container(value) if isinstance(value, list | tuple | Mapping) else queryable_value(value)
+    return (
+        _readable_container(value)
+        if isinstance(value, list | tuple | Mapping)
+        else queryable_value(value)
+    )
 
 
 def _is_encodable(text: str) -> bool:
@@ -129,7 +150,9 @@ def checked_filter(filter: object) -> Mapping[str, Any]:
     wanted = checked_mapping("filter", filter)
     for key in wanted:
         if not isinstance(key, str) or str.startswith(key, "$"):
-            raise InvalidInputError(f"filter keys are metadata keys, and none begins with '$': {shown(key)}")
+            raise InvalidInputError(
+                f"filter keys are metadata keys, and none begins with '$': {shown(key)}"
+            )
     check_nesting("filter", wanted)
     return {plain(key): plain(one) for key, one in wanted.items()}
 
@@ -145,7 +168,9 @@ def check_nesting(name: str, values: Mapping[str, Any]) -> None:
 
 
 def excess(value: object, most: int) -> str:
-    """Say what is too much of a value: that it has more than `most` values, or more than `DEEPEST` levels; or ""."""
+    """Say what is too much of a value: that it has more than `most` values, or more than `DEEPEST`
+    levels; or "".
+    """
     level: list[object] = [value]
     room = most
     for _ in range(DEEPEST):
@@ -166,7 +191,11 @@ def _parts(value: object) -> list[object]:
 
 def _fields(value: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return what is in a mapping, and not what a subclass of dict says is in it."""
-    return dict(dict.items(value)) if isinstance(value, dict) else checked_mapping("a mapping in it", value)
+    return (
+        dict(dict.items(value))
+        if isinstance(value, dict)
+        else checked_mapping("a mapping in it", value)
+    )
 
 
 def _elements(value: list[Any] | tuple[Any, ...]) -> list[Any]:
@@ -175,7 +204,9 @@ def _elements(value: list[Any] | tuple[Any, ...]) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value that `check_nesting` has passed in built-in types, whatever subclasses of them do."""
+    """Return a value that `check_nesting` has passed in built-in types, whatever subclasses of them
+    do.
+    """
     if isinstance(value, Mapping):
         return {plain(key): plain(one) for key, one in _fields(value).items()}
     if isinstance(value, list | tuple):
@@ -218,14 +249,30 @@ def superset_query(wanted: Mapping[str, Any]) -> Document:
 
 
 def equality_clauses(wanted: Mapping[str, Any]) -> Document:
-    """Return the scalars of a filter by their paths: what the readable copy has equal where it has the key at all."""
-    return dict(found for key, one in wanted.items() if is_field(key) for found in _scalars(f"metadata.{key}", one))
+    """Return the scalars of a filter by their paths: what the readable copy has equal where it has
+    the key at all.
+    """
+    return dict(
+        found
+        for key, one in wanted.items()
+        if is_field(key)
+        for found in _scalars(f"metadata.{key}", one)
+    )
 
 
 def _scalars(path: str, wanted: Any) -> list[tuple[str, Any]]:
     """Return the paths to scalars that the query language can compare."""
     if isinstance(wanted, Mapping):
-        return [found for key, value in wanted.items() if is_field(key) for found in _scalars(f"{path}.{key}", value)]
-    if isinstance(wanted, list | tuple) or wanted is None or queryable_value(wanted, LONGEST_COPY) is ABSENT:
+        return [
+            found
+            for key, value in wanted.items()
+            if is_field(key)
+            for found in _scalars(f"{path}.{key}", value)
+        ]
+    if (
+        isinstance(wanted, list | tuple)
+        or wanted is None
+        or queryable_value(wanted, LONGEST_COPY) is ABSENT
+    ):
         return []
     return [(path, wanted)]

@@ -1,7 +1,9 @@
-"""Where a listing of checkpoints has come to: by the fields of the last document, damaged or not. Pure.
+"""Where a listing of checkpoints has come to: by the fields of the last document, damaged or not.
+Pure.
 
-MongoDB orders values of unlike types by their type: numbers, strings, then all else but what is null, which comes
-first. Identifiers are strings; what is none was changed by others, and stands before or behind all that is to be read.
+MongoDB orders values of unlike types by their type: numbers, strings, then all else but what is
+null, which comes first. Identifiers are strings; what is none was changed by others, and stands
+before or behind all that is to be read.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ ANY_STRING: Document = {"$gte": ""}
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The last checkpoint that was read, in the order of a listing: newest first, then by thread and namespace."""
+    """The last checkpoint that was read, in the order of a listing: newest first, then by thread
+    and namespace.
+    """
 
     checkpoint_id: object
     thread_id: object
@@ -32,7 +36,9 @@ class Position:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Position:
         """Return the position of a document."""
-        return cls(*(document.get(field) for field in ("checkpoint_id", "thread_id", "checkpoint_ns")))
+        return cls(
+            *(document.get(field) for field in ("checkpoint_id", "thread_id", "checkpoint_ns"))
+        )
 
     @classmethod
     def at(cls, address: CheckpointRef) -> Position:
@@ -42,12 +48,20 @@ class Position:
     def behind(self) -> Document:
         """Return the condition for what comes behind: a range on the index, and the tie decided."""
         if not isinstance(self.checkpoint_id, str):
-            return {"checkpoint_id": NO_DOCUMENT if sorts_before_strings(self.checkpoint_id) else ANY_STRING}
+            return {
+                "checkpoint_id": NO_DOCUMENT
+                if sorts_before_strings(self.checkpoint_id)
+                else ANY_STRING
+            }
         same = {"checkpoint_id": self.checkpoint_id}
         ties: list[Document] = [
             {"checkpoint_id": {"$lt": self.checkpoint_id}},
             {**same, "thread_id": above(self.thread_id)},
-            {**same, "thread_id": {"$eq": self.thread_id}, "checkpoint_ns": above(self.checkpoint_ns)},
+            {
+                **same,
+                "thread_id": {"$eq": self.thread_id},
+                "checkpoint_ns": above(self.checkpoint_ns),
+            },
         ]
         return {"checkpoint_id": {"$lte": self.checkpoint_id}, "$or": ties}
 
@@ -61,4 +75,6 @@ def above(value: object) -> Document:
 
 def sorts_before_strings(value: object) -> bool:
     """Say whether a value that is no string comes before all strings in the order of MongoDB."""
-    return value is None or (isinstance(value, MinKey | Decimal128 | float | int) and not isinstance(value, bool))
+    return value is None or (
+        isinstance(value, MinKey | Decimal128 | float | int) and not isinstance(value, bool)
+    )

@@ -14,15 +14,19 @@ LONGEST_PREVIEW = 120
 """In characters."""
 
 MOST_LOOKED_AT = 4
-"""Messages from the end that are looked at, since the last ones may be calls of tools, which have no text; and blocks
-from the beginning of each."""
+"""Messages from the end that are looked at, since the last ones may be calls of tools, which have
+no text; and blocks from the beginning of each."""
 
 FIELD = "preview"
-"""The name that ``clear_metadata`` has to hold for a preview to stand readable beside an encrypting serializer."""
+"""The name that ``clear_metadata`` has to hold for a preview to stand readable beside an encrypting
+serializer."""
 
 
-def preview_of(checkpoint: Checkpoint, checkpoint_ns: str, clear: Collection[str] | None) -> dict[str, str | None]:
-    """Return the field of a thread document that a checkpoint changes: none where it holds no messages of the thread.
+def preview_of(
+    checkpoint: Checkpoint, checkpoint_ns: str, clear: Collection[str] | None
+) -> dict[str, str | None]:
+    """Return the field of a thread document that a checkpoint changes: none where it holds no
+    messages of the thread.
 
     A thread whose messages are gone has None.
     """
@@ -36,7 +40,11 @@ def preview_of(checkpoint: Checkpoint, checkpoint_ns: str, clear: Collection[str
 def _text(message: object) -> str:
     """Return the beginning of a message's text on one line; empty for what has none."""
     try:
-        content: Any = message.get("content") if isinstance(message, Mapping) else getattr(message, "content", message)
+        content: Any = (
+            message.get("content")
+            if isinstance(message, Mapping)
+            else getattr(message, "content", message)
+        )
         blocks = content[:MOST_LOOKED_AT] if isinstance(content, list) else [content]
         said = "".join([_block_text(block)[: 2 * LONGEST_PREVIEW] for block in blocks])
     except Exception:  # whatever a message of the caller's own class does

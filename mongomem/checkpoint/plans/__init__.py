@@ -15,12 +15,17 @@
 
 Rules that every plan keeps:
 
-- Chunks are written first, the checkpoint last, in one ordered command: a crash leaves chunks that nothing refers to.
+- Chunks are written first, the checkpoint last, in one ordered command: a crash leaves chunks that
+  nothing refers to.
 - A removal begins with what makes data visible and ends with what a repetition finds the rest by.
-- `epoch` is the life of a thread. Deleting the thread begins another; documents of an ended one are not shown.
-- `generation` changes whenever something is removed from a thread. A put that relies on chunks of its parent updates
-  the thread under the generation it knows; under another one nothing is written, and the put begins anew.
-- A thread with a TTL is touched as a whole, at most once in a tenth of the TTL, before anything new is written.
+- `epoch` is the life of a thread. Deleting the thread begins another; documents of an ended one are
+  not shown.
+- `generation` changes whenever something is removed from a thread. A put that relies on chunks of
+  its parent updates the thread under the generation it knows; under another one nothing is written,
+  and the put begins anew.
+- A thread with a TTL is touched as a whole, at most once in a tenth of the TTL, before anything new
+  is written.
 - Attempts are bounded, with a growing pause; the last one ends in `ContentionError`.
-- Arguments are checked before the first command. Whatever is damaged ends a call by name, and is left out of a list.
+- Arguments are checked before the first command. Whatever is damaged ends a call by name, and is
+  left out of a list.
 """

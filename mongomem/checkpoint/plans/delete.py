@@ -1,9 +1,10 @@
 """The plans that delete threads, and after the grace what is left of them.
 
-What makes data visible goes first, and a deletion can be repeated to finish its job. It leaves the thread document,
-without a name in it, as a tombstone: that fences off what was under way, which comes to lie behind the deletion and is
-of an epoch that has ended. After the grace that goes too, and the tombstone with it. A thread that has begun a new life
-meanwhile says by `ended_at` that there may be something of the former one.
+What makes data visible goes first, and a deletion can be repeated to finish its job. It leaves the
+thread document, without a name in it, as a tombstone: that fences off what was under way, which
+comes to lie behind the deletion and is of an epoch that has ended. After the grace that goes too,
+and the tombstone with it. A thread that has begun a new life meanwhile says by `ended_at` that
+there may be something of the former one.
 
 Each look for tombstones is bounded, and what it does can be repeated, by many processes at once.
 """
@@ -53,7 +54,8 @@ from mongomem.engine.commands import (
 
 
 async def delete_thread(context: Context, thread_id: str, only_if: Document | None = None) -> bool:
-    """Remove every checkpoint, write and chunk of a thread, and leave a tombstone; say whether it was done.
+    """Remove every checkpoint, write and chunk of a thread, and leave a tombstone; say whether it
+    was done.
 
     From its first write on no put can rely on what is there: the thread has a new epoch. A put that
     is under way finds another generation and begins a new life of the thread, whose documents carry
@@ -72,7 +74,9 @@ async def delete_thread(context: Context, thread_id: str, only_if: Document | No
         now = whole_milliseconds(context.now())
         last = threads[0].get("epoch") if threads else None
         tombstone = _tombstone(context, last, now)
-        reply = await UpdateMany(context.checkpoints, query | {"epoch": {"$eq": last}}, {"$set": tombstone})
+        reply = await UpdateMany(
+            context.checkpoints, query | {"epoch": {"$eq": last}}, {"$set": tombstone}
+        )
         if reply.matched_count or not threads:
             await _delete_earlier_epochs(context, thread_id, tombstone["epoch"], now)
             return True
@@ -81,16 +85,30 @@ async def delete_thread(context: Context, thread_id: str, only_if: Document | No
 
 
 def _tombstone(context: Context, last: Any, now: datetime) -> Document:
-    """Return what makes a thread document a tombstone: an epoch above the `last` one, and a new generation."""
+    """Return what makes a thread document a tombstone: an epoch above the `last` one, and a new
+    generation.
+    """
     epoch, generation = next_epoch(now, last if is_epoch(last) else None), context.new_generation()
-    return {"type": THREAD, "epoch": epoch, "generation": generation, "deleted_at": now, "touched_at": now}
+    return {
+        "type": THREAD,
+        "epoch": epoch,
+        "generation": generation,
+        "deleted_at": now,
+        "touched_at": now,
+    }
 
 
-async def _delete_earlier_epochs(context: Context, thread_id: str, epoch: int, deleted_at: datetime) -> None:
-    """Delete what belongs to lives before `epoch`; last of all what a repetition finds the thread by."""
+async def _delete_earlier_epochs(
+    context: Context, thread_id: str, epoch: int, deleted_at: datetime
+) -> None:
+    """Delete what belongs to lives before `epoch`; last of all what a repetition finds the thread
+    by.
+    """
     ended = {"thread_id": thread_id, "epoch": other_than_from(epoch)}
     await DeleteMany(context.checkpoints, {"type": CHECKPOINT, **ended})
-    await DeleteMany(context.writes, {"thread_id": thread_id, "touched_at": other_than_after(deleted_at)})
+    await DeleteMany(
+        context.writes, {"thread_id": thread_id, "touched_at": other_than_after(deleted_at)}
+    )
     await DeleteMany(context.checkpoints, all_but_the_thread(thread_id) | ended)
     for collection in (context.checkpoints, context.writes):
         await DeleteMany(collection, misfiled(thread_id))
@@ -121,8 +139,12 @@ SLICE = 1000
 SEEN = ("thread_id", "epoch", "generation", "deleted_at", "ended_at")
 
 
-async def then_clean(context: Context, remove: Callable[[], Plan[T]], *, unless: object = False) -> T:
-    """Run a plan that removes; then, `unless` it was to change nothing, what is left of threads deleted long ago."""
+async def then_clean(
+    context: Context, remove: Callable[[], Plan[T]], *, unless: object = False
+) -> T:
+    """Run a plan that removes; then, `unless` it was to change nothing, what is left of threads
+    deleted long ago.
+    """
     result = await remove()
     if not unless:
         await remove_tombstones(context)
@@ -141,12 +163,16 @@ async def clean_now_and_then(context: Context) -> None:
 
 
 async def remove_tombstones(context: Context) -> None:
-    """Remove what is left of threads whose deletion is older than the grace, and the tombstones with them."""
+    """Remove what is left of threads whose deletion is older than the grace, and the tombstones
+    with them.
+    """
     now = context.now()
     context.state.tombstones_looked_for_at = now
     cutoff = now - context.options.grace
     found = await _ended_by(context, cutoff)
-    threads = [one for one in found if is_epoch(one.get("epoch")) and isinstance(one.get("thread_id"), str)]
+    threads = [
+        one for one in found if is_epoch(one.get("epoch")) and isinstance(one.get("thread_id"), str)
+    ]
     dead = [one for one in threads if one.get("deleted_at") is not None]
     if dead:
         await _remove_dead(context, dead, cutoff)
@@ -158,14 +184,23 @@ async def remove_tombstones(context: Context) -> None:
 
 
 async def _ended_by(context: Context, cutoff: datetime) -> list[Document]:
-    """Read tombstones, and threads that live again, whose deletion or last life ended by `cutoff`."""
+    """Read tombstones, and threads that live again, whose deletion or last life ended by
+    `cutoff`.
+    """
     due = {"$lte": cutoff}
-    query = [{"type": THREAD, "deleted_at": due}, {"type": THREAD, "ended_at": due, "deleted_at": None}]
-    return await Find(context.checkpoints, {"$or": query}, dict.fromkeys(SEEN, 1), limit=MOST_AT_ONCE)
+    query = [
+        {"type": THREAD, "deleted_at": due},
+        {"type": THREAD, "ended_at": due, "deleted_at": None},
+    ]
+    return await Find(
+        context.checkpoints, {"$or": query}, dict.fromkeys(SEEN, 1), limit=MOST_AT_ONCE
+    )
 
 
 async def _remove_dead(context: Context, dead: Sequence[Document], cutoff: datetime) -> None:
-    """Remove tombstones, and before them what came to lie behind them; one with younger documents waits for these."""
+    """Remove tombstones, and before them what came to lie behind them; one with younger documents
+    waits for these.
+    """
     ids = [one["thread_id"] for one in dead]
     await DeleteMany(context.writes, {"thread_id": {"$in": ids}, "touched_at": {"$lte": cutoff}})
     await DeleteMany(context.checkpoints, {"$or": [_late_behind(one, cutoff) for one in dead]})
@@ -175,7 +210,9 @@ async def _remove_dead(context: Context, dead: Sequence[Document], cutoff: datet
 
 
 def _late_behind(tombstone: Document, cutoff: datetime) -> Document:
-    """Return the query for what came to lie behind a tombstone: of a life before it, or untouched since `cutoff`."""
+    """Return the query for what came to lie behind a tombstone: of a life before it, or untouched
+    since `cutoff`.
+    """
     old = [{"epoch": {"$lt": tombstone["epoch"]}}, {"touched_at": {"$lte": cutoff}}]
     return {**all_but_the_thread(tombstone["thread_id"]), "$or": old}
 
@@ -183,22 +220,35 @@ def _late_behind(tombstone: Document, cutoff: datetime) -> Document:
 async def _threads_with_documents(context: Context, ids: Sequence[str]) -> set[str]:
     """Return those of the threads that have any document but their own, pending writes included."""
     by_thread: Document = {"$group": {"_id": "$thread_id"}}
-    writes = {"coll": context.writes, "pipeline": [{"$match": {"thread_id": {"$in": ids}}}, by_thread]}
-    stages = [{"$match": {"$or": [all_but_the_thread(one) for one in ids]}}, by_thread, {"$unionWith": writes}]
+    writes = {
+        "coll": context.writes,
+        "pipeline": [{"$match": {"thread_id": {"$in": ids}}}, by_thread],
+    }
+    stages = [
+        {"$match": {"$or": [all_but_the_thread(one) for one in ids]}},
+        by_thread,
+        {"$unionWith": writes},
+    ]
     return {one["_id"] for one in await Aggregate(context.checkpoints, stages)}
 
 
 def _end_of_tombstone(context: Context, tombstone: Document, *, waits: bool) -> Write:
     """Return the write that ends a tombstone, or that has it wait for one more grace.
 
-    A put may have begun a new life meanwhile, or another deletion ended one: then it is not this tombstone.
+    A put may have begun a new life meanwhile, or another deletion ended one: then it is not this
+    tombstone.
     """
-    same = {field: tombstone.get(field) for field in ("_id", "thread_id", "epoch", "generation", "deleted_at")}
+    same = {
+        field: tombstone.get(field)
+        for field in ("_id", "thread_id", "epoch", "generation", "deleted_at")
+    }
     return Update(same, {"$set": {"deleted_at": context.now()}}) if waits else Delete(same)
 
 
 async def _clean_living(context: Context, thread: Document, cutoff: datetime) -> None:
-    """Remove from a thread what its former life left; where some of its writes are younger, look again later."""
+    """Remove from a thread what its former life left; where some of its writes are younger, look
+    again later.
+    """
     thread_id, epoch = thread["thread_id"], thread["epoch"]
     await DeleteMany(context.checkpoints, all_but_the_thread(thread_id) | {"epoch": {"$lt": epoch}})
     orphans = await _orphaned_writes(context, thread_id, epoch)
@@ -213,9 +263,15 @@ def _is_after(touched_at: object, cutoff: datetime) -> bool:
     return isinstance(touched_at, datetime) and utc(touched_at) > cutoff
 
 
-async def _delete_late_writes(context: Context, thread_id: str, places: Sequence[Document], cutoff: datetime) -> None:
+async def _delete_late_writes(
+    context: Context, thread_id: str, places: Sequence[Document], cutoff: datetime
+) -> None:
     for start in range(0, len(places), SLICE):
-        late = {"thread_id": thread_id, "touched_at": {"$lte": cutoff}, "$or": places[start : start + SLICE]}
+        late = {
+            "thread_id": thread_id,
+            "touched_at": {"$lte": cutoff},
+            "$or": places[start : start + SLICE],
+        }
         await DeleteMany(context.writes, late)
 
 
@@ -229,7 +285,8 @@ BY_PLACE: Document = {
 
 
 async def _orphaned_writes(context: Context, thread_id: str, epoch: int) -> list[Document]:
-    """Return the places of writes, grouped `BY_PLACE`, that have no checkpoint in this life of the thread.
+    """Return the places of writes, grouped `BY_PLACE`, that have no checkpoint in this life of the
+    thread.
 
     Writes are read before checkpoints: a checkpoint that is put in between then counts as there.
     """
@@ -243,4 +300,8 @@ async def _orphaned_writes(context: Context, thread_id: str, epoch: int) -> list
 def _place(fields: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return where in its thread a document says to be; None where that is damaged."""
     namespace, checkpoint_id = fields.get("checkpoint_ns"), fields.get("checkpoint_id")
-    return (namespace, checkpoint_id) if isinstance(namespace, str) and isinstance(checkpoint_id, str) else None
+    return (
+        (namespace, checkpoint_id)
+        if isinstance(namespace, str) and isinstance(checkpoint_id, str)
+        else None
+    )

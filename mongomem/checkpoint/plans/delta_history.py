@@ -18,9 +18,21 @@ from langgraph.checkpoint.base import PendingWrite as LangGraphWrite
 from mongomem.arguments import checked_list
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint, StoredWrite
-from mongomem.checkpoint.documents.collections import CHECKPOINT, living_epoch, newest_stages, thread_stage
+from mongomem.checkpoint.documents.collections import (
+    CHECKPOINT,
+    living_epoch,
+    newest_stages,
+    thread_stage,
+)
 from mongomem.checkpoint.documents.config import CheckpointRef, channel_name, ref_of_config
-from mongomem.checkpoint.plans.load import Placed, load, read_records, read_writes, retry_if_chunk_missing, revive
+from mongomem.checkpoint.plans.load import (
+    Placed,
+    load,
+    read_records,
+    read_writes,
+    retry_if_chunk_missing,
+    revive,
+)
 from mongomem.engine.commands import Aggregate, Document, Find
 from mongomem.errors import CorruptDataError
 
@@ -42,7 +54,9 @@ class AncestorWalk:
     seeds: dict[str, StoredCheckpoint] = field(default_factory=dict)
 
     def visit(self, ancestor: StoredCheckpoint) -> None:
-        """Pass an ancestor: its own writes count also where it stores the value, for they came after it."""
+        """Pass an ancestor: its own writes count also where it stores the value, for they came
+        after it.
+        """
         self.chain.append((ancestor, frozenset(self.wanting)))
         for channel in self.wanting & ancestor.channels.keys():
             self.seeds[channel] = ancestor
@@ -52,7 +66,8 @@ class AncestorWalk:
 async def get_delta_channel_history(
     context: Context, config: RunnableConfig, channels: Sequence[str]
 ) -> Mapping[str, DeltaChannelHistory]:
-    """Return, by channel, the writes of the ancestors, oldest first, and the nearest stored value before them.
+    """Return, by channel, the writes of the ancestors, oldest first, and the nearest stored value
+    before them.
 
     Raises:
         CorruptDataError: A checkpoint is its own ancestor.
@@ -61,7 +76,9 @@ async def get_delta_channel_history(
     return await retry_if_chunk_missing(partial(_history, context, ref_of_config(config), wanted))
 
 
-async def _history(context: Context, address: CheckpointRef, wanted: list[str]) -> dict[str, DeltaChannelHistory]:
+async def _history(
+    context: Context, address: CheckpointRef, wanted: list[str]
+) -> dict[str, DeltaChannelHistory]:
     target = await _target(context, address) if wanted else None
     walk = AncestorWalk(set(wanted))
     if target is not None:
@@ -74,8 +91,12 @@ async def _history(context: Context, address: CheckpointRef, wanted: list[str]) 
     return histories
 
 
-async def _target(context: Context, address: CheckpointRef, epoch: int | None = None) -> StoredCheckpoint | None:
-    """Read a checkpoint with its thread; where it is of a life that has ended, look for what lives by its epoch."""
+async def _target(
+    context: Context, address: CheckpointRef, epoch: int | None = None
+) -> StoredCheckpoint | None:
+    """Read a checkpoint with its thread; where it is of a life that has ended, look for what lives
+    by its epoch.
+    """
     thread = thread_stage(context.options.collections, address.thread_id)
     for document in await Aggregate(context.checkpoints, [*newest_stages(address, epoch), thread]):
         (record,) = await read_records(context, [document])
@@ -105,7 +126,9 @@ async def _walk(context: Context, target: StoredCheckpoint, walk: AncestorWalk) 
         at = ancestor
 
 
-async def _page(context: Context, start: CheckpointRef, epoch: int, size: int) -> dict[str, StoredCheckpoint]:
+async def _page(
+    context: Context, start: CheckpointRef, epoch: int, size: int
+) -> dict[str, StoredCheckpoint]:
     """Read a checkpoint and the next older ones of its namespace and epoch, by id."""
     query = {
         "type": CHECKPOINT,
@@ -120,11 +143,15 @@ async def _page(context: Context, start: CheckpointRef, epoch: int, size: int) -
 
 
 async def _writes(context: Context, walk: AncestorWalk) -> dict[str, list[LangGraphWrite]]:
-    """Read the writes that the ancestors hold for the channels that were wanting there, oldest first."""
+    """Read the writes that the ancestors hold for the channels that were wanting there, oldest
+    first.
+    """
     places = {record.address: wanting for record, wanting in walk.chain if wanting}
     if not places:
         return {}
-    ordered = _oldest_first(await read_writes(context, await Find(context.writes, _writes_query(places))), places)
+    ordered = _oldest_first(
+        await read_writes(context, await Find(context.writes, _writes_query(places))), places
+    )
     loaded = await load(context, [Placed(write.address, write.value) for write in ordered])
     by_channel: dict[str, list[LangGraphWrite]] = {}
     for write, one in zip(ordered, loaded, strict=True):
@@ -134,11 +161,14 @@ async def _writes(context: Context, walk: AncestorWalk) -> dict[str, list[LangGr
 
 
 Places: TypeAlias = Mapping[CheckpointRef, frozenset[str]]
-"""Ancestors, nearest first, each with the channels that were wanting there: never more than at the one before."""
+"""Ancestors, nearest first, each with the channels that were wanting there: never more than at the
+one before."""
 
 
 def _writes_query(places: Places) -> Document:
-    """Return the query for the writes of ancestors to the channels that were wanting at the nearest."""
+    """Return the query for the writes of ancestors to the channels that were wanting at the
+    nearest.
+    """
     first = next(iter(places))
     return {
         "thread_id": first.thread_id,
@@ -149,17 +179,25 @@ def _writes_query(places: Places) -> Document:
 
 
 def _oldest_first(writes: Sequence[StoredWrite], places: Places) -> list[StoredWrite]:
-    """Return the writes to channels that were wanting at their ancestors: the furthest first, each in its order."""
+    """Return the writes to channels that were wanting at their ancestors: the furthest first, each
+    in its order.
+    """
     found: dict[CheckpointRef, list[StoredWrite]] = {address: [] for address in places}
     for write in writes:
         if write.channel in places[write.address]:
             found[write.address].append(write)
-    return [write for place in reversed(found) for write in sorted(found[place], key=StoredWrite.sort_key)]
+    return [
+        write
+        for place in reversed(found)
+        for write in sorted(found[place], key=StoredWrite.sort_key)
+    ]
 
 
 async def _seeds(context: Context, walk: AncestorWalk) -> dict[str, Any]:
     """Load the stored values that the walk found."""
-    placed = [Placed(record.address, record.channels[channel]) for channel, record in walk.seeds.items()]
+    placed = [
+        Placed(record.address, record.channels[channel]) for channel, record in walk.seeds.items()
+    ]
     loaded = await load(context, placed)
     return {
         channel: revive(context, record.address, record.channels[channel], one.data)

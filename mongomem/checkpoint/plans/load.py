@@ -9,7 +9,12 @@ from typing import Any, TypeVar
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint, StoredWrite, decode_checkpoint, decode_write
+from mongomem.checkpoint.documents.checkpoint import (
+    StoredCheckpoint,
+    StoredWrite,
+    decode_checkpoint,
+    decode_write,
+)
 from mongomem.checkpoint.documents.collections import chunk_doc_id, chunk_name, thread_doc_id
 from mongomem.checkpoint.documents.config import CheckpointRef
 from mongomem.checkpoint.serde.chunks import LONGEST_NAMES, NAME_BYTES, StoredValue, split
@@ -33,11 +38,14 @@ NO_NAMES: frozenset[bytes] = frozenset()
 
 
 class MissingChunkError(CorruptDataError):
-    """A chunk that a document refers to is not there. Readers look once more whether the document still is."""
+    """A chunk that a document refers to is not there. Readers look once more whether the document
+    still is.
+    """
 
 
 async def read_records(context: Context, documents: Sequence[Document]) -> list[StoredCheckpoint]:
-    """Read the documents of checkpoints: no command unless one cannot be opened, then one that tells why.
+    """Read the documents of checkpoints: no command unless one cannot be opened, then one that
+    tells why.
 
     Raises:
         CorruptDataError: One is damaged.
@@ -64,7 +72,9 @@ async def sound_records(context: Context, documents: Sequence[Document]) -> list
     return records
 
 
-async def _read(context: Context, read: Callable[[Document, ValueSerializer], T], document: Document) -> T:
+async def _read(
+    context: Context, read: Callable[[Document, ValueSerializer], T], document: Document
+) -> T:
     try:
         return read(document, context.codec)
     except UnopenedError as error:
@@ -89,7 +99,9 @@ class Loaded:
 
 @dataclass(slots=True)
 class Descent:
-    """A value on its way from the highest names down: the names reached last, and all there were."""
+    """A value on its way from the highest names down: the names reached last, and all there
+    were.
+    """
 
     placed: Placed
     lowest: bytes
@@ -123,13 +135,21 @@ async def load(context: Context, values: Sequence[Placed]) -> list[Loaded]:
         MissingChunkError: A chunk is gone.
         CorruptDataError: A chunk is not what was stored.
     """
-    descents = await resolve_hash_lists(context, [placed for placed in values if placed.value.names])
+    descents = await resolve_hash_lists(
+        context, [placed for placed in values if placed.value.names]
+    )
     keys = [descent.keys() for descent in descents]
     content = await fetch(context, _owners(descents, keys))
     joined = iter(
-        [_joined(descent, [content[key] for key in own]) for descent, own in zip(descents, keys, strict=True)]
+        [
+            _joined(descent, [content[key] for key in own])
+            for descent, own in zip(descents, keys, strict=True)
+        ]
     )
-    return [next(joined) if placed.value.names else Loaded(placed.value.ends, NO_NAMES) for placed in values]
+    return [
+        next(joined) if placed.value.names else Loaded(placed.value.ends, NO_NAMES)
+        for placed in values
+    ]
 
 
 def _joined(descent: Descent, pieces: Sequence[bytes]) -> Loaded:
@@ -137,29 +157,39 @@ def _joined(descent: Descent, pieces: Sequence[bytes]) -> Loaded:
     size = len(value.ends) + sum(map(len, pieces))
     if size != value.size:  # before anything is made of them: sizes may lie
         raise CorruptDataError(
-            f"{descent.placed.address}: {value.size} bytes of a value were stored, and {size} are there"
+            f"{descent.placed.address}: {value.size} bytes of a value were stored, and {size} are "
+            "there"
         )
     return Loaded(value.whole(pieces), frozenset(descent.reached))
 
 
 async def resolve_hash_lists(context: Context, values: Sequence[Placed]) -> list[Descent]:
-    """Follow names of names down to the lowest ones: enough to know every chunk without reading content."""
+    """Follow names of names down to the lowest ones: enough to know every chunk without reading
+    content.
+    """
     descents = [Descent.of(placed) for placed in values]
     for level in range(1, max((len(placed.value.names) for placed in values), default=0)):
         down = [descent for descent in descents if len(descent.placed.value.names) > level]
         keys = [descent.keys() for descent in down]
         content = await fetch(context, _owners(down, keys))
         for descent, own in zip(down, keys, strict=True):
-            descent.resolve_hash_lists([content[key] for key in own], descent.placed.value.names[level])
+            descent.resolve_hash_lists(
+                [content[key] for key in own], descent.placed.value.names[level]
+            )
     return descents
 
 
 def _owners(descents: Sequence[Descent], keys: Sequence[list[bytes]]) -> dict[bytes, CheckpointRef]:
-    return {key: descent.placed.address for descent, own in zip(descents, keys, strict=True) for key in own}
+    return {
+        key: descent.placed.address
+        for descent, own in zip(descents, keys, strict=True)
+        for key in own
+    }
 
 
 async def fetch(context: Context, owners: Mapping[bytes, CheckpointRef]) -> dict[bytes, bytes]:
-    """Return chunks by `_id`, given with checkpoints that lead to them: from the cache, else in one command.
+    """Return chunks by `_id`, given with checkpoints that lead to them: from the cache, else in one
+    command.
 
     Raises:
         MissingChunkError: A chunk is gone.
@@ -188,7 +218,9 @@ def _slices(keys: list[bytes]) -> Iterator[list[bytes]]:
     return (keys[start : start + SLICE] for start in range(0, len(keys), SLICE))
 
 
-async def _opened(context: Context, address: CheckpointRef, key: bytes, document: Document) -> bytes:
+async def _opened(
+    context: Context, address: CheckpointRef, key: bytes, document: Document
+) -> bytes:
     """Return the content of a chunk that a checkpoint leads to."""
     name = chunk_name(key)
     try:
@@ -196,7 +228,9 @@ async def _opened(context: Context, address: CheckpointRef, key: bytes, document
     except CorruptDataError as error:
         message = f"{address}: chunk {name.hex()}: {error}"
         if isinstance(error, UnopenedError):
-            raise await diagnosis(context, address.thread_id, UnopenedError(message, error.obstacle)) from error
+            raise await diagnosis(
+                context, address.thread_id, UnopenedError(message, error.obstacle)
+            ) from error
         raise CorruptDataError(message) from error
 
 
@@ -210,7 +244,8 @@ def revive(context: Context, address: CheckpointRef, value: StoredValue, data: b
         return context.codec.loads(value.type, data)
     except Exception as error:
         raise CorruptDataError(
-            f"{address}: the serializer cannot read a value of type {shown(value.type)}: {shown(error)}"
+            f"{address}: the serializer cannot read a value of type {shown(value.type)}: "
+            f"{shown(error)}"
         ) from error
 
 
@@ -239,7 +274,8 @@ def revive_body(context: Context, address: CheckpointRef, value: StoredValue, da
 
 
 async def retry_if_chunk_missing(attempt: Callable[[], Plan[T]]) -> T:
-    """Return what `attempt` reads. Where a chunk is missing begin anew: its thread may have been removed meanwhile.
+    """Return what `attempt` reads. Where a chunk is missing begin anew: its thread may have been
+    removed meanwhile.
 
     Raises:
         CorruptDataError: It is missing again, and so it is lost.
@@ -263,22 +299,34 @@ OTHER_KEY = "thread {0} was written under another encryption key than this seria
 ADVICE: Mapping[tuple[Obstacle, Key], str] = {
     (Obstacle.KEY, Key.DIFFERS): OTHER_KEY,
     (Obstacle.PLAIN, Key.DIFFERS): OTHER_KEY,
-    (Obstacle.PLAIN, Key.ABSENT): "thread {0} was written without encryption, and this serializer encrypts: "
+    (
+        Obstacle.PLAIN,
+        Key.ABSENT,
+    ): "thread {0} was written without encryption, and this serializer encrypts: "
     "MongoSaver(allow_plaintext=True) goes on with it, for a migration",
-    (Obstacle.SEALED, Key.DIFFERS): "thread {0} is encrypted: pass the EncryptedSerializer that wrote it as serde= "
+    (
+        Obstacle.SEALED,
+        Key.DIFFERS,
+    ): "thread {0} is encrypted: pass the EncryptedSerializer that wrote it as serde= "
     "(its AES cipher needs pip install pycryptodome)",
 }
 """What to do, where something can be done. All else is damage."""
 
 DAMAGE: Mapping[Obstacle, str] = {
     Obstacle.KEY: "it was changed, or written under another key than its thread",
-    Obstacle.PLAIN: "its thread is encrypted (MongoSaver(allow_plaintext=True) reads such content for a migration)",
+    Obstacle.PLAIN: (
+        "its thread is encrypted (MongoSaver(allow_plaintext=True) reads such content "
+        "for a migration)"
+    ),
     Obstacle.SEALED: "its thread is not",
 }
 
 
-def name_key_of(codec: ValueSerializer, thread_id: str, document: Document | None) -> tuple[Key, bytes | None]:
-    """Return what a thread document says of its key, and the secret that its chunks are named with, if it can be had.
+def name_key_of(
+    codec: ValueSerializer, thread_id: str, document: Document | None
+) -> tuple[Key, bytes | None]:
+    """Return what a thread document says of its key, and the secret that its chunks are named with,
+    if it can be had.
 
     Where the key fits and there is no secret, it is damaged, or that of another thread.
     """
@@ -296,14 +344,20 @@ def name_key_of(codec: ValueSerializer, thread_id: str, document: Document | Non
 
 
 def advised(obstacle: Obstacle, key: Key, thread_id: object) -> ConfigurationError | None:
-    """Return the error that says what to do about content that cannot be opened, or None where it is damaged."""
+    """Return the error that says what to do about content that cannot be opened, or None where it
+    is damaged.
+    """
     advice = ADVICE.get((obstacle, key))
     return None if advice is None else ConfigurationError(advice.format(shown(thread_id)))
 
 
 async def diagnosis(context: Context, thread_id: str, error: UnopenedError) -> MongomemError:
-    """Return the error to raise in the place of one that says that content cannot be opened. One round trip."""
+    """Return the error to raise in the place of one that says that content cannot be opened. One
+    round trip.
+    """
     query = {"_id": thread_doc_id(thread_id), "thread_id": thread_id}
     found = await Find(context.checkpoints, query, {"name_key": 1}, limit=1)
     key, _ = name_key_of(context.codec, thread_id, found[0] if found else None)
-    return advised(error.obstacle, key, thread_id) or CorruptDataError(f"{error}: {DAMAGE[error.obstacle]}")
+    return advised(error.obstacle, key, thread_id) or CorruptDataError(
+        f"{error}: {DAMAGE[error.obstacle]}"
+    )

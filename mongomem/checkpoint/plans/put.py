@@ -1,10 +1,11 @@
 """The plan of put.
 
-The order of writes is the crash safety: chunks first, then the thread, the checkpoint last, all in one
-ordered command. What a crash leaves behind is chunks that nothing refers to; prune collects them.
+The order of writes is the crash safety: chunks first, then the thread, the checkpoint last, all in
+one ordered command. What a crash leaves behind is chunks that nothing refers to; prune collects
+them.
 
-A put refers to chunks that its parent document reaches without writing them again. It may do so only
-while the parent is there, and the thread document answers for that: its `generation` changes
+A put refers to chunks that its parent document reaches without writing them again. It may do so
+only while the parent is there, and the thread document answers for that: its `generation` changes
 whenever anything of the thread is removed, and the command begins by updating the thread under the
 generation that the put relies on. Where it is another, the upsert meets the thread's `_id`, the
 server refuses it, nothing behind it is written, and the put begins anew with what is there now.
@@ -34,8 +35,21 @@ from mongomem.checkpoint.documents.collections import (
     thread_doc_id,
     value_fields,
 )
-from mongomem.checkpoint.documents.config import CheckpointRef, channel_name, identifier, ref_of_config
-from mongomem.checkpoint.documents.identity import LONGEST_IDENTITY, Member, Named, identified, identity, member, named
+from mongomem.checkpoint.documents.config import (
+    CheckpointRef,
+    channel_name,
+    identifier,
+    ref_of_config,
+)
+from mongomem.checkpoint.documents.identity import (
+    LONGEST_IDENTITY,
+    Member,
+    Named,
+    identified,
+    identity,
+    member,
+    named,
+)
 from mongomem.checkpoint.documents.metadata import STEP_METADATA, queryable_copy
 from mongomem.checkpoint.documents.preview import preview_of
 from mongomem.checkpoint.plans.delete import clean_now_and_then
@@ -84,7 +98,9 @@ from mongomem.errors import InvalidInputError
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What is to be stored: a checkpoint, where, on which parent, its metadata in full, and what lists show of it."""
+    """What is to be stored: a checkpoint, where, on which parent, its metadata in full, and what
+    lists show of it.
+    """
 
     child: CheckpointRef
     parent_id: str | None
@@ -104,12 +120,13 @@ async def put(
 
     One round trip where the caches know thread and parent, two where they do not, and one more for
     each level of names above the first that the parent has. Values are serialized before the first
-    of them, or copied where that takes long: what is stored is what was passed, whatever the caller does to it
-    afterwards. Only where the parent turns out to be gone, what it was relied on for is serialized then.
+    of them, or copied where that takes long: what is stored is what was passed, whatever the caller
+    does to it afterwards. Only where the parent turns out to be gone, what it was relied on for is
+    serialized then.
 
-    The caches are trusted without a read, because the thread document answers for them: its generation is a condition
-    of the command that writes. Reading thread and parent first would cost every put a round trip, and spare a few a
-    second attempt.
+    The caches are trusted without a read, because the thread document answers for them: its
+    generation is a condition of the command that writes. Reading thread and parent first would cost
+    every put a round trip, and spare a few a second attempt.
 
     Raises:
         ContentionError: Others changed the thread at the same time, again and again.
@@ -118,7 +135,9 @@ async def put(
     checkpoint = _checked(checkpoint)
     task = _task(context, config, address, checkpoint, metadata)
     ground = base_from_cache(context, address)
-    values = await _serialized(context, checkpoint, task.truth, ground.parent if ground else NO_PARENT)
+    values = await _serialized(
+        context, checkpoint, task.truth, ground.parent if ground else NO_PARENT
+    )
     await ensure_setup(context)
     for attempt in range(MAX_ATTEMPTS):
         if ground is None:
@@ -175,17 +194,27 @@ def _checked(checkpoint: object) -> Checkpoint:
     for field, kind in FIELDS.items():
         if not isinstance(fields.get(field), kind) or isinstance(fields.get(field), bool):
             raise InvalidInputError(f"a checkpoint has a field {field!r} of type {kind.__name__}")
-    values, versions = (_by_channel(field, fields[field]) for field in ("channel_values", "channel_versions"))
+    values, versions = (
+        _by_channel(field, fields[field]) for field in ("channel_values", "channel_versions")
+    )
     versions = {name: _checked_version(one) for name, one in versions.items()}
     if not (text := str.__str__(fields["id"])):
         raise InvalidInputError("the id of a checkpoint is not empty")
-    own = {"id": text, "v": int.__int__(fields["v"]), "channel_values": values, "channel_versions": versions}
+    own = {
+        "id": text,
+        "v": int.__int__(fields["v"]),
+        "channel_values": values,
+        "channel_versions": versions,
+    }
     return cast("Checkpoint", fields | own)
 
 
 def _by_channel(field: str, values: object) -> dict[str, Any]:
     """Return values by channel in a dict of its own, its keys checked."""
-    return {channel_name(name): one for name, one in checked_mapping(f"checkpoint {field}", values).items()}
+    return {
+        channel_name(name): one
+        for name, one in checked_mapping(f"checkpoint {field}", values).items()
+    }
 
 
 def _checked_version(version: object) -> str | int | float:
@@ -195,11 +224,15 @@ def _checked_version(version: object) -> str | int | float:
     if isinstance(version, float):
         return float.__float__(version)
     if isinstance(version, bool) or not isinstance(version, int):
-        raise InvalidInputError(f"the version of a channel is a string or a number, not {shown(version)}")
+        raise InvalidInputError(
+            f"the version of a channel is a string or a number, not {shown(version)}"
+        )
     return int.__int__(version)
 
 
-async def _put_on(context: Context, task: Put, values: Mapping[str, Serialized], ground: PutBase) -> bool:
+async def _put_on(
+    context: Context, task: Put, values: Mapping[str, Serialized], ground: PutBase
+) -> bool:
     """Encode and store a put; say whether its ground held."""
     thread = await touch(context, task.child.thread_id, ground.thread)
     ground = replace(ground, thread=thread)
@@ -212,11 +245,15 @@ async def _put_on(context: Context, task: Put, values: Mapping[str, Serialized],
     return True
 
 
-async def _store(context: Context, task: Put, encoded: EncodedCheckpoint, ground: PutBase, use: ThreadUse) -> bool:
+async def _store(
+    context: Context, task: Put, encoded: EncodedCheckpoint, ground: PutBase, use: ThreadUse
+) -> bool:
     """Write a put in one ordered command; say whether its ground held."""
     now, thread_id = context.now(), task.child.thread_id
     longest_packed = 0 if encoded.is_short else LONGEST_SMALL
-    writes = chunk_writes(context, thread_id, encoded.chunks, ground.thread.epoch, now, longest_packed=longest_packed)
+    writes = chunk_writes(
+        context, thread_id, encoded.chunks, ground.thread.epoch, now, longest_packed=longest_packed
+    )
     writes.append(thread_write(context, thread_id, ground.thread, use))
     writes.append(_checkpoint_write(context, task, encoded, ground, now))
     try:
@@ -225,18 +262,24 @@ async def _store(context: Context, task: Put, encoded: EncodedCheckpoint, ground
         if is_duplicate_key_only(error):
             return False
         raise
-    # Where a thread that was there has been made anew, somebody dropped it whole, and its chunks with it.
+    # Where a thread that was there has been made anew, somebody dropped it whole, and its chunks
+    # with it.
     return not (ground.exists and len(writes) - 2 in (reply.upserted_ids or {}))
 
 
 def _thread_use(context: Context, task: Put, thread: ThreadState) -> ThreadUse:
-    """Return what a put says of its thread: that it was used, for whom, and the metadata that is not of a step.
+    """Return what a put says of its thread: that it was used, for whom, and the metadata that is
+    not of a step.
 
-    What stands under identity keys stays once it was given; of the others the newest put's count, so that the document
-    is bounded.
+    What stands under identity keys stays once it was given; of the others the newest put's count,
+    so that the document is bounded.
     """
     keys = tuple(dict.fromkeys((*context.options.metadata_keys, *thread.members)))
-    own = {key: value for key, value in identified(task.truth, keys).items() if key not in STEP_METADATA}
+    own = {
+        key: value
+        for key, value in identified(task.truth, keys).items()
+        if key not in STEP_METADATA
+    }
     shown, _ = queryable_copy(own, context.clear_metadata, keys)
     given = {key: shown.pop(key) for key in keys if key in shown}
     lasting = {key: value for key, value in given.items() if value is not None}
@@ -244,13 +287,21 @@ def _thread_use(context: Context, task: Put, thread: ThreadState) -> ThreadUse:
     return ThreadUse(last, lasting, _members(context, task, thread, own))
 
 
-def _members(context: Context, task: Put, thread: ThreadState, metadata: Mapping[str, Any]) -> dict[str, list[Member]]:
-    """Return whom a put names, by identity key: those of the saver and, in a thread that lives, those of the thread."""
+def _members(
+    context: Context, task: Put, thread: ThreadState, metadata: Mapping[str, Any]
+) -> dict[str, list[Member]]:
+    """Return whom a put names, by identity key: those of the saver and, in a thread that lives,
+    those of the thread.
+    """
     own_keys, clear = context.options.metadata_keys, context.clear_metadata
     keys = own_keys if thread.begins else dict.fromkeys((*own_keys, *thread.members))
-    ids = {key: task.named.by_key[key] if key in own_keys else _named_by(metadata, key) for key in keys}
+    ids = {
+        key: task.named.by_key[key] if key in own_keys else _named_by(metadata, key) for key in keys
+    }
     return {
-        key: [member(text, thread.name_key, is_clear=clear is None or key in clear) for text in texts]
+        key: [
+            member(text, thread.name_key, is_clear=clear is None or key in clear) for text in texts
+        ]
         for key, texts in ids.items()
     }
 
@@ -264,7 +315,9 @@ def _named_by(metadata: Mapping[str, Any], key: str) -> list[str]:
 def _checkpoint_write(
     context: Context, task: Put, encoded: EncodedCheckpoint, ground: PutBase, now: datetime
 ) -> Replace:
-    """Return the write of a checkpoint document; its fields are in the order in which they are stored."""
+    """Return the write of a checkpoint document; its fields are in the order in which they are
+    stored.
+    """
     child, body, channels = task.child, encoded.body, encoded.channels
     key = {"_id": checkpoint_doc_id(child), "thread_id": child.thread_id}
     document: Document = {
@@ -282,7 +335,9 @@ def _checkpoint_write(
         **({"sends_in_parent": True} if encoded.is_old else {}),
         **({"parent_is_hidden": True} if ground.parent_is_hidden else {}),
         "body": _described(body),
-        "channels": [{"channel": channel, **_described(value)} for channel, value in channels.items()],
+        "channels": [
+            {"channel": channel, **_described(value)} for channel, value in channels.items()
+        ],
         "content": _sealed_content(context, task, encoded, ground.thread.epoch, now),
     }
     return Replace(key, document)
@@ -295,11 +350,15 @@ def _readable_metadata(context: Context, truth: CheckpointMetadata) -> Document:
     return {"metadata": clear, "metadata_omitted": omitted} if omitted else {"metadata": clear}
 
 
-def _sealed_content(context: Context, task: Put, encoded: EncodedCheckpoint, epoch: int, now: datetime) -> Document:
+def _sealed_content(
+    context: Context, task: Put, encoded: EncodedCheckpoint, epoch: int, now: datetime
+) -> Document:
     """Return the inline bytes of all values of a checkpoint, sealed for its place."""
     body, channels = encoded.body, encoded.channels
     content = b"".join([body.ends, *(value.ends for value in channels.values())])
-    binding = checkpoint_binding(task.child.place, task.parent_id, epoch, now, encoded.is_old, body, channels)
+    binding = checkpoint_binding(
+        task.child.place, task.parent_id, epoch, now, encoded.is_old, body, channels
+    )
     return context.codec.seal(content, binding, 0 if encoded.is_short else LONGEST_PACKED)
 
 
@@ -342,7 +401,9 @@ class PutBase:
 
 
 def base_from_cache(context: Context, address: CheckpointRef) -> PutBase | None:
-    """Return the ground of a put on `address` from the caches alone, or None where they do not suffice."""
+    """Return the ground of a put on `address` from the caches alone, or None where they do not
+    suffice.
+    """
     thread = context.state.threads.get(address.thread_id)
     if thread is None or not suffices(context, thread):
         return None
@@ -355,7 +416,9 @@ def base_from_cache(context: Context, address: CheckpointRef) -> PutBase | None:
 
 
 async def read_base(context: Context, address: CheckpointRef) -> PutBase:
-    """Read the ground of a put on `address`, in one round trip and one for each level of names above the first."""
+    """Read the ground of a put on `address`, in one round trip and one for each level of names
+    above the first.
+    """
     thread_document, parent_document = await _thread_and_parent(context, address)
     thread = known_thread(context, thread_document) or new_thread(context)
     records = await read_records(context, [parent_document] if parent_document else [])
@@ -365,7 +428,9 @@ async def read_base(context: Context, address: CheckpointRef) -> PutBase:
     return PutBase(thread, True, parent, records[0].hidden)
 
 
-async def _thread_and_parent(context: Context, address: CheckpointRef) -> tuple[Document | None, Document | None]:
+async def _thread_and_parent(
+    context: Context, address: CheckpointRef
+) -> tuple[Document | None, Document | None]:
     """Read the documents of a thread and of the checkpoint at an address, in one round trip."""
     thread_key = thread_doc_id(address.thread_id)
     parent_key = None if address.checkpoint_id is None else checkpoint_doc_id(address)
@@ -375,7 +440,9 @@ async def _thread_and_parent(context: Context, address: CheckpointRef) -> tuple[
     return found.get(thread_key), found.get(parent_key)
 
 
-async def _usable_parent(context: Context, record: StoredCheckpoint, thread: ThreadState) -> ParentState:
+async def _usable_parent(
+    context: Context, record: StoredCheckpoint, thread: ThreadState
+) -> ParentState:
     if not context.is_alive(record.touched_at):
         return NO_PARENT
     try:
@@ -385,7 +452,9 @@ async def _usable_parent(context: Context, record: StoredCheckpoint, thread: Thr
 
 
 async def read_parent(context: Context, record: StoredCheckpoint, generation: int) -> ParentState:
-    """Read what a put must know of its parent: its versions, and the names of all its chunks but not their content."""
+    """Read what a put must know of its parent: its versions, and the names of all its chunks but
+    not their content.
+    """
     values = {BODY: record.body, **record.channels}
     placed = [Placed(record.address, value) for value in values.values()]
     descents = await resolve_hash_lists(context, placed)
@@ -395,5 +464,7 @@ async def read_parent(context: Context, record: StoredCheckpoint, generation: in
         if descent.reached
     }
     (body,) = await load(context, placed[:1])
-    versions = revive_body(context, record.address, record.body, body.data).checkpoint["channel_versions"]
+    versions = revive_body(context, record.address, record.body, body.data).checkpoint[
+        "channel_versions"
+    ]
     return ParentState(versions, record.channels, reached, generation)

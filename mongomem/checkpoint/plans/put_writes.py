@@ -13,10 +13,26 @@ from pymongo.errors import BulkWriteError
 
 from mongomem.arguments import checked_list, shown
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents.collections import SCHEMA_VERSION, chunk_doc_id, value_fields, write_doc_id
-from mongomem.checkpoint.documents.config import CheckpointRef, channel_name, identifier, ref_of_config
+from mongomem.checkpoint.documents.collections import (
+    SCHEMA_VERSION,
+    chunk_doc_id,
+    value_fields,
+    write_doc_id,
+)
+from mongomem.checkpoint.documents.config import (
+    CheckpointRef,
+    channel_name,
+    identifier,
+    ref_of_config,
+)
 from mongomem.checkpoint.plans.setup import ensure_setup
-from mongomem.checkpoint.plans.thread_state import chunk_writes, contention_error, ensure_thread, read_thread, touch
+from mongomem.checkpoint.plans.thread_state import (
+    chunk_writes,
+    contention_error,
+    ensure_thread,
+    read_thread,
+    touch,
+)
 from mongomem.checkpoint.serde.channels import Serialized, serialized
 from mongomem.checkpoint.serde.chunks import ChunkedValue, chunk_value, inline_value
 from mongomem.checkpoint.serde.place_digest import write_binding
@@ -40,7 +56,11 @@ class PendingWrite:
 
 
 async def put_writes(
-    context: Context, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    context: Context,
+    config: RunnableConfig,
+    writes: Sequence[tuple[str, Any]],
+    task_id: str,
+    task_path: str,
 ) -> None:
     """Store the writes of a task beside its checkpoint, which may be stored later or not yet.
 
@@ -64,12 +84,16 @@ async def put_writes(
 
 
 def _longest_packed(context: Context, thread_id: str) -> int:
-    """Return up to which length a write is packed: not at all in a thread whose state is known to be short."""
+    """Return up to which length a write is packed: not at all in a thread whose state is known to
+    be short.
+    """
     thread = context.state.threads.get(thread_id)
     return 0 if thread is not None and thread.is_short else LONGEST_PACKED
 
 
-async def _store(context: Context, collection: str, thread_id: str, writes: Sequence[Write]) -> None:
+async def _store(
+    context: Context, collection: str, thread_id: str, writes: Sequence[Write]
+) -> None:
     """Write documents of a thread.
 
     Raises:
@@ -92,7 +116,9 @@ def _serialized(context: Context, writes: Sequence[tuple[str, Any]]) -> list[Pen
             raise InvalidInputError(f"a write is a channel and a value, not {shown(write)}")
         channel = channel_name(pair[0])
         idx = WRITES_IDX_MAP.get(channel, position)
-        found[idx] = PendingWrite(idx, channel, serialized(context.codec, "a write to channel %s", channel, pair[1]))
+        found[idx] = PendingWrite(
+            idx, channel, serialized(context.codec, "a write to channel %s", channel, pair[1])
+        )
     return list(found.values())
 
 
@@ -104,7 +130,9 @@ async def _stamp(context: Context, thread_id: str) -> None:
 async def _cut(
     context: Context, thread_id: str, pending: Sequence[PendingWrite]
 ) -> tuple[list[ChunkedValue], int | None]:
-    """Cut what is long, and store its chunks under an epoch of the thread, which is returned; the rest stays inline."""
+    """Cut what is long, and store its chunks under an epoch of the thread, which is returned; the
+    rest stays inline.
+    """
     if all(len(one.value[1]) <= INLINE_BYTES for one in pending):
         return [inline_value(*one.value) for one in pending], None
     thread = await ensure_thread(context, thread_id)
@@ -114,7 +142,9 @@ async def _cut(
     return cuts, thread.epoch
 
 
-async def _store_chunks(context: Context, thread_id: str, epoch: int, cuts: Sequence[ChunkedValue]) -> None:
+async def _store_chunks(
+    context: Context, thread_id: str, epoch: int, cuts: Sequence[ChunkedValue]
+) -> None:
     chunks = {name: piece for made in cuts for name, piece in made.chunks.items()}
     writes = chunk_writes(context, thread_id, chunks, epoch, context.now())
     await _store(context, context.checkpoints, thread_id, writes)
@@ -124,14 +154,18 @@ async def _store_chunks(context: Context, thread_id: str, epoch: int, cuts: Sequ
 
 def _cut_long(pending: Sequence[PendingWrite], key: bytes) -> list[ChunkedValue]:
     return [
-        chunk_value(*one.value, key) if len(one.value[1]) > INLINE_BYTES else inline_value(*one.value)
+        chunk_value(*one.value, key)
+        if len(one.value[1]) > INLINE_BYTES
+        else inline_value(*one.value)
         for one in pending
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Whose writes they are, the epoch of the thread that their chunks belong to, and how long packed ones may be."""
+    """Whose writes they are, the epoch of the thread that their chunks belong to, and how long
+    packed ones may be.
+    """
 
     address: CheckpointRef
     task_id: str
@@ -142,9 +176,14 @@ class Place:
 
 def _write(context: Context, place: Place, one: PendingWrite, made: ChunkedValue) -> Write:
     address = place.address
-    condition: Document = {"_id": write_doc_id(address, place.task_id, one.idx), "thread_id": address.thread_id}
+    condition: Document = {
+        "_id": write_doc_id(address, place.task_id, one.idx),
+        "thread_id": address.thread_id,
+    }
     epoch = place.epoch if made.stored.names else None
-    binding = write_binding(address.place, place.task_id, place.task_path, one.idx, one.channel, epoch, made.stored)
+    binding = write_binding(
+        address.place, place.task_id, place.task_path, one.idx, one.channel, epoch, made.stored
+    )
     fields: Document = {
         "checkpoint_ns": address.checkpoint_ns,
         "checkpoint_id": address.checkpoint_id,

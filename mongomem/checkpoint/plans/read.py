@@ -39,7 +39,13 @@ from mongomem.checkpoint.plans.load import (
     revive_body,
     sound_records,
 )
-from mongomem.checkpoint.plans.restore import RestoredCheckpoint, Writes, grouped, read_pending, restore
+from mongomem.checkpoint.plans.restore import (
+    RestoredCheckpoint,
+    Writes,
+    grouped,
+    read_pending,
+    restore,
+)
 from mongomem.checkpoint.plans.setup import ensure_ours
 from mongomem.checkpoint.plans.thread_state import thread_query
 from mongomem.engine.commands import Aggregate, Document, Find, Plan
@@ -48,7 +54,8 @@ from mongomem.errors import CorruptDataError, InvalidInputError
 T = TypeVar("T")
 
 FIRST_PAGE, LARGEST_PAGE = 8, 256
-"""Checkpoints in the first page of a listing, so that breaking out early costs little, and in the largest."""
+"""Checkpoints in the first page of a listing, so that breaking out early costs little, and in the
+largest."""
 
 PAGE_BYTES = 16 * 2**20
 """How many serialized bytes of state a page decodes; one checkpoint may be more."""
@@ -57,7 +64,8 @@ MOST_JOINED = 64
 """Writes that are read together with their checkpoint: more are rare, and read by themselves."""
 
 TOO_LARGE = 10334
-"""Server error code BSONObjectTooLarge: a checkpoint and its writes are more than one document (MongoDB 6.0)."""
+"""Server error code BSONObjectTooLarge: a checkpoint and its writes are more than one document
+(MongoDB 6.0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,9 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some checkpoints of a listing, and how to get the next ones: a plan not yet begun, or None at the end."""
+    """Some checkpoints of a listing, and how to get the next ones: a plan not yet begun, or None at
+    the end.
+    """
 
     tuples: list[CheckpointTuple]
     rest: Callable[[], Plan[Page]] | None
@@ -88,17 +98,21 @@ class Page:
 async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple | None:
     """Return the checkpoint that the config names, or the newest of its namespace, or None.
 
-    One round trip where the caches hold its chunks; else one more for them, and one for each further
-    level of names. One more also for many pending writes.
+    One round trip where the caches hold its chunks; else one more for them, and one for each
+    further level of names. One more also for many pending writes.
     """
     address = ref_of_config(config)
-    thread = context.state.threads.get(address.thread_id)  # before the read: what it vouches for comes after it
+    thread = context.state.threads.get(
+        address.thread_id
+    )  # before the read: what it vouches for comes after it
     records, writes = await _find_with_writes(context, address)
     if not records and address.checkpoint_id is not None:
         await _check_absent(context, address)
     restored = await _restore(context, records, writes)
     for one in restored:
-        context.state.cache_parent(one.record.address, one.as_parent(thread.generation if thread else None))
+        context.state.cache_parent(
+            one.record.address, one.as_parent(thread.generation if thread else None)
+        )
     if not restored:
         await ensure_ours(context)
         return None
@@ -106,22 +120,30 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
 
 
 async def _check_absent(context: Context, address: CheckpointRef) -> None:
-    """Look for a checkpoint that was not found by its fields by its `_id`: is it hidden, gone, or damaged?
+    """Look for a checkpoint that was not found by its fields by its `_id`: is it hidden, gone, or
+    damaged?
 
     Raises:
         CorruptDataError: Its document is there, and says to be another one.
     """
-    await read_records(context, await Find(context.checkpoints, {"_id": checkpoint_doc_id(address)}, limit=1))
+    await read_records(
+        context, await Find(context.checkpoints, {"_id": checkpoint_doc_id(address)}, limit=1)
+    )
 
 
 async def _find_with_writes(
     context: Context, address: CheckpointRef, epoch: int | None = None
 ) -> tuple[list[StoredCheckpoint], Writes | None]:
-    """Read a checkpoint, its writes and its thread at once; None for the writes that have to be read by themselves.
+    """Read a checkpoint, its writes and its thread at once; None for the writes that have to be
+    read by themselves.
 
-    Where what is found is of a life of the thread that has ended, what lives is looked for by its epoch.
+    Where what is found is of a life of the thread that has ended, what lives is looked for by its
+    epoch.
     """
-    joined = [_joined_writes(context, address), thread_stage(context.options.collections, address.thread_id)]
+    joined = [
+        _joined_writes(context, address),
+        thread_stage(context.options.collections, address.thread_id),
+    ]
     try:
         documents = await Aggregate(context.checkpoints, [*newest_stages(address, epoch), *joined])
     except OperationFailure as error:
@@ -132,7 +154,11 @@ async def _find_with_writes(
     for record, document in zip(records, documents, strict=True):
         living = living_epoch(address.thread_id, document["thread"])
         if record.epoch != living:
-            return ([], {}) if living in (None, epoch) else await _find_with_writes(context, address, living)
+            return (
+                ([], {})
+                if living in (None, epoch)
+                else await _find_with_writes(context, address, living)
+            )
     return records, await _joined_pending(context, records, documents)
 
 
@@ -147,7 +173,9 @@ async def _joined_pending(
 
 
 async def _find_alone(context: Context, address: CheckpointRef) -> list[StoredCheckpoint]:
-    """Read a checkpoint of the life that its thread has, without its writes: together they are too large."""
+    """Read a checkpoint of the life that its thread has, without its writes: together they are too
+    large.
+    """
     own = {"_id": thread_doc_id(address.thread_id)}
     threads = await Find(context.checkpoints, own, {"thread_id": 1, "epoch": 1}, limit=1)
     place = place_of(address) | {"epoch": living_epoch(address.thread_id, threads)}
@@ -159,7 +187,14 @@ def _joined_writes(context: Context, address: CheckpointRef) -> Document:
     place: Document = {"thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
     own = {"$match": {**place, "$expr": {"$eq": ["$checkpoint_id", "$$checkpoint_id"]}}}
     let, pipeline = {"checkpoint_id": "$checkpoint_id"}, [own, {"$limit": MOST_JOINED}]
-    return {"$lookup": {"from": context.writes, "let": let, "pipeline": pipeline, "as": "pending_writes"}}
+    return {
+        "$lookup": {
+            "from": context.writes,
+            "let": let,
+            "pipeline": pipeline,
+            "as": "pending_writes",
+        }
+    }
 
 
 def checked_query(
@@ -168,11 +203,14 @@ def checked_query(
     """Check the arguments of ``list``.
 
     Raises:
-        InvalidInputError: For a negative limit, or an argument that is not what LangGraph documents.
+        InvalidInputError: For a negative limit, or an argument that is not what LangGraph
+            documents.
     """
     most = None if limit is None else checked_number("limit", limit)
     bound = (
-        configs.optional_identifier("checkpoint_id", configs.configurable(before).get("checkpoint_id"))
+        configs.optional_identifier(
+            "checkpoint_id", configs.configurable(before).get("checkpoint_id")
+        )
         if before is not None
         else None
     )
@@ -182,23 +220,32 @@ def checked_query(
 def _listed_place(config: RunnableConfig | None) -> Document:
     """Return the equalities of a listing: without a namespace it is about all of the thread's.
 
-    Only None lists across threads: a config whose thread_id was forgotten would show one user the threads of all.
+    Only None lists across threads: a config whose thread_id was forgotten would show one user the
+    threads of all.
     """
     if config is None:
         return {}
     part = configs.configurable(config)
     if part.get("thread_id") is None:
-        raise InvalidInputError("config has no thread_id: pass one, or None as the config to list across all threads")
+        raise InvalidInputError(
+            "config has no thread_id: pass one, or None as the config to list across all threads"
+        )
     place: Document = {"thread_id": configs.given_thread(part["thread_id"])}
     if part.get("checkpoint_ns") is not None:
         place["checkpoint_ns"] = configs.identifier("checkpoint_ns", part["checkpoint_ns"])
-    if (checkpoint_id := configs.optional_identifier("checkpoint_id", part.get("checkpoint_id"))) is not None:
+    if (
+        checkpoint_id := configs.optional_identifier("checkpoint_id", part.get("checkpoint_id"))
+    ) is not None:
         place["checkpoint_id"] = checkpoint_id
     return place
 
 
 async def page(
-    context: Context, query: ListQuery, after: Position | None = None, size: int = FIRST_PAGE, given: int = 0
+    context: Context,
+    query: ListQuery,
+    after: Position | None = None,
+    size: int = FIRST_PAGE,
+    given: int = 0,
 ) -> Page:
     """Return the next checkpoints of a listing, newest first, behind `after`.
 
@@ -212,7 +259,9 @@ async def page(
     if not found.count and after is None:
         await ensure_ours(context)
     chosen = found.up_to(wanted)
-    tuples = [one.tuple for one in await _sound(context, chosen.matching, partial(_restore, context))]
+    tuples = [
+        one.tuple for one in await _sound(context, chosen.matching, partial(_restore, context))
+    ]
     given += len(tuples)
     if chosen.is_last or (query.limit is not None and given >= query.limit):
         return Page(tuples, None)
@@ -244,7 +293,9 @@ class Found:
         return Found(matching, self.count, Position.at(matching[-1].address), is_last=False)
 
 
-async def _read_page(context: Context, query: ListQuery, after: Position | None, size: int) -> Found:
+async def _read_page(
+    context: Context, query: ListQuery, after: Position | None, size: int
+) -> Found:
     documents = await _find(context, query, after, size)
     records = await sound_records(context, documents)
     near = _within(records, PAGE_BYTES)
@@ -256,9 +307,13 @@ async def _read_page(context: Context, query: ListQuery, after: Position | None,
 
 
 async def _sound(
-    context: Context, records: Sequence[StoredCheckpoint], read: Callable[[Sequence[StoredCheckpoint]], Plan[list[T]]]
+    context: Context,
+    records: Sequence[StoredCheckpoint],
+    read: Callable[[Sequence[StoredCheckpoint]], Plan[list[T]]],
 ) -> list[T]:
-    """Return what `read` makes of checkpoints; where that meets damage, of one after the other, without the damaged."""
+    """Return what `read` makes of checkpoints; where that meets damage, of one after the other,
+    without the damaged.
+    """
     try:
         return await read(records)
     except UNREADABLE:
@@ -270,9 +325,13 @@ async def _sound(
 
 
 async def _read_again(
-    context: Context, record: StoredCheckpoint, read: Callable[[Sequence[StoredCheckpoint]], Plan[list[T]]]
+    context: Context,
+    record: StoredCheckpoint,
+    read: Callable[[Sequence[StoredCheckpoint]], Plan[list[T]]],
 ) -> list[T]:
-    """Read one checkpoint; one whose chunk is missing because it was removed meanwhile is absent."""
+    """Read one checkpoint; one whose chunk is missing because it was removed meanwhile is
+    absent.
+    """
     try:
         return await read([record])
     except MissingChunkError:
@@ -280,8 +339,11 @@ async def _read_again(
         return []
 
 
-async def names_in_truth(context: Context, thread_id: str, epoch: object, wanted: Mapping[str, Any]) -> bool:
-    """Say whether any checkpoint of a life of a thread, hidden and expired ones included, has what is wanted.
+async def names_in_truth(
+    context: Context, thread_id: str, epoch: object, wanted: Mapping[str, Any]
+) -> bool:
+    """Say whether any checkpoint of a life of a thread, hidden and expired ones included, has what
+    is wanted.
 
     Raises:
         CorruptDataError: None has, and one cannot be read.
@@ -295,10 +357,15 @@ async def names_in_truth(context: Context, thread_id: str, epoch: object, wanted
     return False
 
 
-async def _find(context: Context, query: ListQuery, after: Position | None, limit: int) -> list[Document]:
+async def _find(
+    context: Context, query: ListQuery, after: Position | None, limit: int
+) -> list[Document]:
     """Read the documents of a page, in the order of the index that serves the query."""
     keys = context.options.metadata_keys
-    conditions = [{"type": CHECKPOINT, "hidden": VISIBLE, **query.place}, *narrowed(query.filter or {}, keys)]
+    conditions = [
+        {"type": CHECKPOINT, "hidden": VISIBLE, **query.place},
+        *narrowed(query.filter or {}, keys),
+    ]
     if query.before is not None:
         conditions.append({"checkpoint_id": {"$lt": query.before}})
     if after is not None:
@@ -323,7 +390,9 @@ def _within(records: Sequence[StoredCheckpoint], room: int) -> list[StoredCheckp
 async def _matching(
     context: Context, filter: Mapping[str, Any] | None, records: Sequence[StoredCheckpoint]
 ) -> list[StoredCheckpoint]:
-    """Return the records whose metadata contains the filter, by the truth and not by the readable copy."""
+    """Return the records whose metadata contains the filter, by the truth and not by the readable
+    copy.
+    """
     if not filter:
         return list(records)
     keys = context.options.metadata_keys
@@ -331,14 +400,17 @@ async def _matching(
     return [
         record
         for record, body in zip(records, bodies, strict=True)
-        if matches(revive_body(context, record.address, record.body, body.data).metadata, filter, keys)
+        if matches(
+            revive_body(context, record.address, record.body, body.data).metadata, filter, keys
+        )
     ]
 
 
 async def _restore(
     context: Context, records: Sequence[StoredCheckpoint], writes: Writes | None = None
 ) -> list[RestoredCheckpoint]:
-    """Restore the checkpoints that still live, reading their writes, and with them their threads, where not known.
+    """Restore the checkpoints that still live, reading their writes, and with them their threads,
+    where not known.
 
     One that is removed meanwhile is absent.
 
@@ -348,7 +420,9 @@ async def _restore(
     living = [record for record in records if context.is_alive(record.touched_at)]
     if writes is None:
         writes, epochs = await read_pending(context, living)
-        living = [record for record in living if epochs.get(record.address.thread_id) == record.epoch]
+        living = [
+            record for record in living if epochs.get(record.address.thread_id) == record.epoch
+        ]
     try:
         return await restore(context, living, writes)
     except MissingChunkError:
@@ -358,7 +432,9 @@ async def _restore(
         return found
 
 
-async def _reread(context: Context, address: CheckpointRef, writes: Writes) -> list[RestoredCheckpoint]:
+async def _reread(
+    context: Context, address: CheckpointRef, writes: Writes
+) -> list[RestoredCheckpoint]:
     """Look at a checkpoint and its thread once more: gone means absent, else data is lost."""
     context.state.invalidate_thread(address.thread_id)
     threads = await Find(context.checkpoints, thread_query(address.thread_id), limit=1)
@@ -367,7 +443,9 @@ async def _reread(context: Context, address: CheckpointRef, writes: Writes) -> l
         return []
     # A long write whose chunks belong to an ended life of the thread ended with it.
     epochs = (None, threads[0].get("epoch"))
-    living = {place: [write for write in own if write.epoch in epochs] for place, own in writes.items()}
+    living = {
+        place: [write for write in own if write.epoch in epochs] for place, own in writes.items()
+    }
     try:
         return await restore(context, await read_records(context, found), living)
     except MissingChunkError as error:

@@ -1,4 +1,6 @@
-"""From records to what a caller gets: pending writes read, values loaded together, checkpoints put together."""
+"""From records to what a caller gets: pending writes read, values loaded together, checkpoints put
+together.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,16 @@ class RestoredCheckpoint:
 async def read_pending(
     context: Context, records: Sequence[StoredCheckpoint]
 ) -> tuple[Writes, Mapping[str, int | None]]:
-    """Read the pending writes of checkpoints, the sends that old ones left with their parents, and the threads' epochs.
+    """Read the pending writes of checkpoints, the sends that old ones left with their parents, and
+    the threads' epochs.
 
     The epochs are read behind the checkpoints: what was deleted since is of another.
     """
     if not records:
         return {}, {}
-    threads = {thread_doc_id(one): one for one in sorted({record.address.thread_id for record in records})}
+    threads = {
+        thread_doc_id(one): one for one in sorted({record.address.thread_id for record in records})
+    }
     stages = [{"$match": _pending_query(records)}]
     stages.append(epochs_stage(context.options.collections, list(threads.values())))
     found = await Aggregate(context.writes, stages)
@@ -57,21 +62,36 @@ async def read_pending(
     return grouped(writes), epochs
 
 
-def _living_epochs(found: Sequence[Document], threads: Mapping[bytes, str]) -> dict[str, int | None]:
+def _living_epochs(
+    found: Sequence[Document], threads: Mapping[bytes, str]
+) -> dict[str, int | None]:
     """Return the epochs of threads from what `epochs_stage` added behind the writes."""
-    documents = {one["_id"]: one for one in found if isinstance(one["_id"], bytes) and one["_id"] in threads}
-    return {threads[key]: living_epoch(threads[key], [one], "living_epoch") for key, one in documents.items()}
+    documents = {
+        one["_id"]: one for one in found if isinstance(one["_id"], bytes) and one["_id"] in threads
+    }
+    return {
+        threads[key]: living_epoch(threads[key], [one], "living_epoch")
+        for key, one in documents.items()
+    }
 
 
 def _pending_query(records: Sequence[StoredCheckpoint]) -> Document:
-    """Return the query for the writes of checkpoints, and for the sends that old ones left with their parents."""
+    """Return the query for the writes of checkpoints, and for the sends that old ones left with
+    their parents.
+    """
     own = _among([record.address for record in records])
-    parents = [record.address.at(record.parent_id) for record in records if record.sends_in_parent and record.parent_id]
+    parents = [
+        record.address.at(record.parent_id)
+        for record in records
+        if record.sends_in_parent and record.parent_id
+    ]
     return {"$or": [own, _among(parents) | {"channel": TASKS}]} if parents else own
 
 
 def _among(addresses: Sequence[CheckpointRef]) -> Document:
-    """Return an index range that holds the writes of these checkpoints, and perhaps of neighbours."""
+    """Return an index range that holds the writes of these checkpoints, and perhaps of
+    neighbours.
+    """
     return {
         "thread_id": {"$in": sorted({address.thread_id for address in addresses})},
         "checkpoint_ns": {"$in": sorted({address.checkpoint_ns for address in addresses})},
@@ -87,7 +107,9 @@ def grouped(writes: Sequence[StoredWrite]) -> Writes:
     return by_checkpoint
 
 
-async def restore(context: Context, records: Sequence[StoredCheckpoint], writes: Writes) -> list[RestoredCheckpoint]:
+async def restore(
+    context: Context, records: Sequence[StoredCheckpoint], writes: Writes
+) -> list[RestoredCheckpoint]:
     """Load and decode checkpoints with their pending writes, which may be of several threads.
 
     Raises:
@@ -95,7 +117,9 @@ async def restore(context: Context, records: Sequence[StoredCheckpoint], writes:
     """
     placed: list[Placed] = []
     for record in records:
-        placed += [Placed(record.address, value) for value in (record.body, *record.channels.values())]
+        placed += [
+            Placed(record.address, value) for value in (record.body, *record.channels.values())
+        ]
         placed += [Placed(write.address, write.value) for write in _writes_for(record, writes)]
     loaded = await load(context, placed)
     work = partial(_decode_all, context, records, writes, loaded)
@@ -104,11 +128,15 @@ async def restore(context: Context, records: Sequence[StoredCheckpoint], writes:
 
 
 def _writes_for(record: StoredCheckpoint, writes: Writes) -> list[StoredWrite]:
-    """Return the writes of a checkpoint and, behind them, the sends that an old one left with its parent."""
+    """Return the writes of a checkpoint and, behind them, the sends that an old one left with its
+    parent.
+    """
     own = list(writes.get(record.address, ()))
     if not record.sends_in_parent or record.parent_id is None:
         return own
-    return own + [one for one in writes.get(record.address.at(record.parent_id), ()) if one.channel == TASKS]
+    return own + [
+        one for one in writes.get(record.address.at(record.parent_id), ()) if one.channel == TASKS
+    ]
 
 
 def _decode_all(
@@ -127,7 +155,10 @@ def _decode_all(
 
 
 def _decode(
-    context: Context, record: StoredCheckpoint, loaded: dict[str, Loaded], writes: list[tuple[StoredWrite, Loaded]]
+    context: Context,
+    record: StoredCheckpoint,
+    loaded: dict[str, Loaded],
+    writes: list[tuple[StoredWrite, Loaded]],
 ) -> RestoredCheckpoint:
     body = revive_body(context, record.address, record.body, loaded[BODY].data)
     checkpoint: Any = body.checkpoint
@@ -151,11 +182,19 @@ def _decode(
 def _revived_writes(
     context: Context, address: CheckpointRef, writes: list[tuple[StoredWrite, Loaded]]
 ) -> tuple[list[PendingWrite], list[Any]]:
-    """Return, in the order of their super-step, the pending writes of a checkpoint, and the sends of its parent's."""
+    """Return, in the order of their super-step, the pending writes of a checkpoint, and the sends
+    of its parent's.
+    """
     ordered = sorted(writes, key=lambda pair: pair[0].sort_key())
-    revived = [(write, revive(context, address, write.value, found.data)) for write, found in ordered]
+    revived = [
+        (write, revive(context, address, write.value, found.data)) for write, found in ordered
+    ]
     return (
-        [(write.task_id, write.channel, value) for write, value in revived if write.address == address],
+        [
+            (write.task_id, write.channel, value)
+            for write, value in revived
+            if write.address == address
+        ],
         [value for write, value in revived if write.address != address],
     )
 

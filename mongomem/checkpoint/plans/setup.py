@@ -21,11 +21,14 @@ async def create_indexes(context: Context) -> None:
     ttl = context.options.ttl if isinstance(context.options.ttl, timedelta) else None
     # Documents go one stamp later than they read as absent, so that no living thread loses one.
     expire_after = None if ttl is None else math.ceil((ttl + ttl / STAMP_FRACTION).total_seconds())
-    await ensure_indexes(indexes(context.options.collections, context.options.metadata_keys, expire_after))
+    await ensure_indexes(
+        indexes(context.options.collections, context.options.metadata_keys, expire_after)
+    )
 
 
 MIGRATIONS: tuple[Migration[Context], ...] = ()
-"""What older data needs, by the schema version that it leads to. None yet: version 1 is the first."""
+"""What older data needs, by the schema version that it leads to. None yet: version 1 is the
+first."""
 
 
 async def setup(context: Context) -> None:
@@ -40,7 +43,8 @@ async def setup(context: Context) -> None:
 
 
 async def ensure_ours(context: Context) -> None:
-    """See once in a process that nobody else uses the collections: before the first write, and where nothing is found.
+    """See once in a process that nobody else uses the collections: before the first write, and
+    where nothing is found.
 
     Raises:
         ConfigurationError: Somebody does, or what is looked for may stand under other names.
@@ -51,7 +55,9 @@ async def ensure_ours(context: Context) -> None:
     rows = indexes(collections, context.options.metadata_keys, None)
     for name in (collections.checkpoints, collections.writes):
         own = [row.name for row in rows if row.collection == name]
-        await check_ownership(Owned(collections.prefix, name.removeprefix(collections.prefix), own, is_own_id))
+        await check_ownership(
+            Owned(collections.prefix, name.removeprefix(collections.prefix), own, is_own_id)
+        )
     context.state.is_ours = True
 
 
@@ -69,7 +75,8 @@ async def _end_ttl(context: Context) -> None:
 async def read_stored_ttl(context: Context) -> None:
     """Learn the TTL that the collections have. It binds also a saver that was not told one.
 
-    Otherwise such a saver would leave documents unstamped that the server then deletes under a thread in use.
+    Otherwise such a saver would leave documents unstamped that the server then deletes under a
+    thread in use.
     """
     context.state.found_ttl = None
     if not isinstance(context.options.ttl, timedelta):
@@ -81,7 +88,9 @@ async def read_stored_ttl(context: Context) -> None:
 
 
 async def ensure_setup(context: Context) -> None:
-    """Do the setup, where that has not been done yet and the options do not forbid it. For operations that write."""
+    """Do the setup, where that has not been done yet and the options do not forbid it. For
+    operations that write.
+    """
     if not context.state.is_set_up:
         await ensure_ours(context)
         await (setup(context) if context.options.auto_setup else read_stored_ttl(context))

@@ -55,11 +55,12 @@ MAX_ATTEMPTS = 8
 def known_thread(context: Context, document: Document | None) -> ThreadState | None:
     """Read the state of a thread from its document.
 
-    A thread whose last stamp is older than the TTL is read under a new epoch: the server may be deleting
-    what is left of it, so nothing new may rely on that.
+    A thread whose last stamp is older than the TTL is read under a new epoch: the server may be
+    deleting what is left of it, so nothing new may rely on that.
 
     Raises:
-        CorruptDataError: The document lacks a field, or a field is of another type, or it is another's.
+        CorruptDataError: The document lacks a field, or a field is of another type, or it is
+            another's.
         ConfigurationError: It was written with other encryption, or none.
     """
     if document is None:
@@ -87,7 +88,9 @@ def _state_of(context: Context, document: Document) -> ThreadState:
 
 
 def _members_beside_copies(document: Document) -> Members:
-    """Read the members of a thread that lives, and see that the readable copies beside them can be added to."""
+    """Read the members of a thread that lives, and see that the readable copies beside them can be
+    added to.
+    """
     for copied in ("metadata", "last_metadata", "identity"):
         if copied in document:
             read_field(document, copied, dict)
@@ -108,7 +111,9 @@ def read_members(document: Document) -> Members:
 
 
 def _name_key(context: Context, thread_id: str, document: Document, begins: bool) -> bytes:
-    """Return the secret that chunks are named with: its own, or a new one where nothing stands under that any more."""
+    """Return the secret that chunks are named with: its own, or a new one where nothing stands
+    under that any more.
+    """
     codec = context.codec
     key, secret = name_key_of(codec, thread_id, document)
     if secret is not None and codec.seals:
@@ -116,7 +121,13 @@ def _name_key(context: Context, thread_id: str, document: Document, begins: bool
     new = context.new_name_key() if codec.seals else b""
     if begins or (key is Key.ABSENT and (not codec.seals or codec.policy.allow_plaintext)):
         return new
-    obstacle = Obstacle.SEALED if not codec.seals else Obstacle.PLAIN if key is Key.ABSENT else Obstacle.KEY
+    obstacle = (
+        Obstacle.SEALED
+        if not codec.seals
+        else Obstacle.PLAIN
+        if key is Key.ABSENT
+        else Obstacle.KEY
+    )
     raise advised(obstacle, key, thread_id) or CorruptDataError("its name_key is not its own")
 
 
@@ -139,11 +150,15 @@ def opened_name_key(context: Context, thread_id: str, document: Document) -> byt
 def new_thread(context: Context) -> ThreadState:
     """Make the state of a thread that is not there yet."""
     name_key = context.new_name_key() if context.codec.seals else b""
-    return ThreadState(next_epoch(context.now()), context.new_generation(), context.now(), name_key, begins=True)
+    return ThreadState(
+        next_epoch(context.now()), context.new_generation(), context.now(), name_key, begins=True
+    )
 
 
 def suffices(context: Context, thread: ThreadState | None) -> bool:
-    """Say whether what is remembered of a thread may be relied on: that it lives, and what names are keyed with."""
+    """Say whether what is remembered of a thread may be relied on: that it lives, and what names
+    are keyed with.
+    """
     return (
         thread is not None
         and context.is_alive(thread.stamped_at)
@@ -152,7 +167,9 @@ def suffices(context: Context, thread: ThreadState | None) -> bool:
 
 
 async def read_thread(context: Context, thread_id: str) -> ThreadState | None:
-    """Return the state of a thread: from the cache, or in one command; None where it is not there."""
+    """Return the state of a thread: from the cache, or in one command; None where it is not
+    there.
+    """
     cached = context.state.threads.get(thread_id)
     if suffices(context, cached):
         return cached
@@ -179,7 +196,8 @@ def thread_query(thread_id: str) -> Document:
 async def ensure_thread(context: Context, thread_id: str) -> ThreadState:
     """Return the state of a thread, making its document where it is not there.
 
-    What is made is a tombstone, which the first checkpoint brings to life; where none comes, it goes as others do.
+    What is made is a tombstone, which the first checkpoint brings to life; where none comes, it
+    goes as others do.
     """
     for attempt in range(MAX_ATTEMPTS):
         found = await read_thread(context, thread_id)
@@ -188,10 +206,14 @@ async def ensure_thread(context: Context, thread_id: str) -> ThreadState:
         thread = new_thread(context)
         place = {"_id": thread_doc_id(thread_id), "thread_id": thread_id}
         birth = (
-            _tombstone(context, thread.epoch) | {"generation": thread.generation} | _secret(context, thread_id, thread)
+            _tombstone(context, thread.epoch)
+            | {"generation": thread.generation}
+            | _secret(context, thread_id, thread)
         )
         try:
-            await BulkWrite(context.checkpoints, [Update(place, {"$setOnInsert": birth}, upsert=True)])
+            await BulkWrite(
+                context.checkpoints, [Update(place, {"$setOnInsert": birth}, upsert=True)]
+            )
         except BulkWriteError as error:
             if not is_duplicate_key_only(error):
                 raise
@@ -219,15 +241,21 @@ async def backoff(attempt: int) -> None:
 
 
 async def contention_error(context: Context, thread_id: str) -> MongomemError:
-    """Return the error that ends the attempts: what got in the way every time, or that others did."""
+    """Return the error that ends the attempts: what got in the way every time, or that others
+    did.
+    """
     for collection in (context.checkpoints, context.writes):
         if error := await _misfiled(collection, thread_id):
             return error
-    return ContentionError(f"thread {shown(thread_id)} was changed by others {MAX_ATTEMPTS} times meanwhile: try again")
+    return ContentionError(
+        f"thread {shown(thread_id)} was changed by others {MAX_ATTEMPTS} times meanwhile: try again"
+    )
 
 
 async def _misfiled(collection: str, thread_id: str) -> CorruptDataError | None:
-    """Return what to say of a document that is a thread's by its `_id`, and says to be of another."""
+    """Return what to say of a document that is a thread's by its `_id`, and says to be of
+    another.
+    """
     for document in await Find(collection, misfiled(thread_id), {"thread_id": 1}, limit=1):
         return CorruptDataError(
             f"thread {shown(thread_id)}: its document {document['_id'].hex()} says to be of thread "
@@ -254,28 +282,44 @@ class ThreadUse:
 def thread_write(context: Context, thread_id: str, thread: ThreadState, use: ThreadUse) -> Update:
     """Return the upsert of a thread document under the generation it is known by.
 
-    Where a life of the thread begins, nothing of the former one stays in it but when that ended. Where the document of
-    a thread that lives is not there any more, a tombstone is made: the checkpoint that is written behind it is of a
-    life that has ended, until the put begins again.
+    Where a life of the thread begins, nothing of the former one stays in it but when that ended.
+    Where the document of a thread that lives is not there any more, a tombstone is made: the
+    checkpoint that is written behind it is of a life that has ended, until the put begins again.
     """
     now = context.now()
     own: Document = (
-        {"touched_at": now, "schema_version": SCHEMA_VERSION} | _secret(context, thread_id, thread) | use.last
+        {"touched_at": now, "schema_version": SCHEMA_VERSION}
+        | _secret(context, thread_id, thread)
+        | use.last
     )
-    change = _beginning(thread, use, own, now) if thread.begins else _continuation(context, thread, use, own, now)
+    change = (
+        _beginning(thread, use, own, now)
+        if thread.begins
+        else _continuation(context, thread, use, own, now)
+    )
     return Update(thread_query(thread_id) | {"generation": thread.generation}, change, upsert=True)
 
 
 def _beginning(thread: ThreadState, use: ThreadUse, own: Document, now: datetime) -> Document:
-    """Return the change of a thread document with which a life begins; `own` are the fields that every use sets."""
+    """Return the change of a thread document with which a life begins; `own` are the fields that
+    every use sets.
+    """
     birth = {"type": THREAD, "created_at": now, "stamped_at": now, "epoch": thread.epoch}
-    known = {"identity": dict(use.lasting), "members": _listed(members_after(thread, use)), "metadata": {}}
+    known = {
+        "identity": dict(use.lasting),
+        "members": _listed(members_after(thread, use)),
+        "metadata": {},
+    }
     forgotten = {name: "" for name in (*NAMING_FIELDS, "name_key") if name not in own | known}
     return {"$set": own | birth | known, "$unset": forgotten, "$rename": {"deleted_at": "ended_at"}}
 
 
-def _continuation(context: Context, thread: ThreadState, use: ThreadUse, own: Document, now: datetime) -> Document:
-    """Return the change of a thread document that goes on with a life, or makes a tombstone where it is gone."""
+def _continuation(
+    context: Context, thread: ThreadState, use: ThreadUse, own: Document, now: datetime
+) -> Document:
+    """Return the change of a thread document that goes on with a life, or makes a tombstone where
+    it is gone.
+    """
     lasting, more = lasting_changes(thread, use)
     tombstone = _tombstone(context, next_epoch(now, thread.epoch))
     made = {name: value for name, value in tombstone.items() if name not in own}
@@ -283,9 +327,11 @@ def _continuation(context: Context, thread: ThreadState, use: ThreadUse, own: Do
 
 
 def lasting_changes(thread: ThreadState, use: ThreadUse) -> tuple[Document, Document]:
-    """Return what to set in a thread that lives so that it shows whom a use names, and what to add to its members.
+    """Return what to set in a thread that lives so that it shows whom a use names, and what to add
+    to its members.
 
-    Where it was not always put with a key as an identity key it stays as schema version 1 has it, without members.
+    Where it was not always put with a key as an identity key it stays as schema version 1 has it,
+    without members.
     """
     places = {key: "identity" if key in thread.members else "metadata" for key in use.lasting}
     shown = {f"{places[key]}.{key}": value for key, value in use.lasting.items()}
@@ -310,7 +356,11 @@ def _listed(members: Members) -> dict[str, list[Member]]:
 
 async def new_generation(context: Context, thread_id: str) -> None:
     """Make every put that relies on what the thread was look at it again."""
-    await UpdateMany(context.checkpoints, thread_query(thread_id), {"$set": {"generation": context.new_generation()}})
+    await UpdateMany(
+        context.checkpoints,
+        thread_query(thread_id),
+        {"$set": {"generation": context.new_generation()}},
+    )
 
 
 def chunk_writes(
@@ -322,7 +372,9 @@ def chunk_writes(
     *,
     longest_packed: int = LONGEST_SMALL,
 ) -> list[Write]:
-    """Return the upserts of chunks: a chunk that is there stays, and is neither idle nor of an ended life."""
+    """Return the upserts of chunks: a chunk that is there stays, and is neither idle nor of an
+    ended life.
+    """
     return [
         Update(
             {"_id": chunk_doc_id(thread_id, name), "thread_id": thread_id},
@@ -338,10 +390,12 @@ def chunk_writes(
 
 
 async def touch(context: Context, thread_id: str, thread: ThreadState) -> ThreadState:
-    """Stamp a thread as used now, where it has a TTL and a tenth of that has gone by since the last time.
+    """Stamp a thread as used now, where it has a TTL and a tenth of that has gone by since the last
+    time.
 
-    Called before what the use writes. Chunks come first and `stamped_at` last, so wherever it breaks off no document
-    outlives what it refers to. Nothing of a life that is over is brought back.
+    Called before what the use writes. Chunks come first and `stamped_at` last, so wherever it
+    breaks off no document outlives what it refers to. Nothing of a life that is over is brought
+    back.
     """
     ttl, now = context.ttl, context.now()
     if (
@@ -359,10 +413,14 @@ async def touch(context: Context, thread_id: str, thread: ThreadState) -> Thread
     return await _stamp(context, thread_id, thread, now)
 
 
-async def _stamp(context: Context, thread_id: str, thread: ThreadState, now: datetime) -> ThreadState:
+async def _stamp(
+    context: Context, thread_id: str, thread: ThreadState, now: datetime
+) -> ThreadState:
     """Stamp the document of a thread, and keep that in the cache."""
     unchanged = thread_query(thread_id) | {"epoch": thread.epoch}
-    await UpdateMany(context.checkpoints, unchanged, {"$set": {"touched_at": now, "stamped_at": now}})
+    await UpdateMany(
+        context.checkpoints, unchanged, {"$set": {"touched_at": now, "stamped_at": now}}
+    )
     stamped = replace(thread, stamped_at=now)
     context.state.threads.put(thread_id, stamped)
     return stamped

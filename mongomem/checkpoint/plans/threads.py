@@ -62,7 +62,12 @@ from mongomem.checkpoint.plans.thread_state import (
 )
 from mongomem.checkpoint.serde.place_digest import BEGAN
 from mongomem.engine.commands import Aggregate, BulkWrite, Document, Find, Update
-from mongomem.errors import ConfigurationError, CorruptDataError, InvalidInputError, ThreadNotFoundError
+from mongomem.errors import (
+    ConfigurationError,
+    CorruptDataError,
+    InvalidInputError,
+    ThreadNotFoundError,
+)
 
 NUMBER_IN_A_PAGE = 256
 """How many thread documents are read at a time where a filter decides here which of them count."""
@@ -70,8 +75,8 @@ NUMBER_IN_A_PAGE = 256
 ORDER = (("updated_at", -1), ("thread_id", 1))
 
 SHOWN_FIELDS = ("last_metadata", "metadata", "identity", "labels")
-"""The fields of a thread document that make up its metadata, those that count more behind: what a caller set by hand
-is last."""
+"""The fields of a thread document that make up its metadata, those that count more behind: what a
+caller set by hand is last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +87,11 @@ class Thread:
         thread_id: Its id.
         created_at: When its first checkpoint was stored, in UTC.
         updated_at: When its newest checkpoint was stored, in UTC.
-        metadata: The metadata of its runs that is not of a single step, the readable copy, and over it what
-            ``update_thread`` has set. Of the users of a thread that had several it shows the last.
-        preview: The beginning of the text of its last message, where there are messages that may stand readable.
+        metadata: The metadata of its runs that is not of a single step, the readable copy, and over
+            it what ``update_thread`` has set. Of the users of a thread that had several it shows
+            the last.
+        preview: The beginning of the text of its last message, where there are messages that may
+            stand readable.
         checkpoint_count: How many checkpoints it has in all namespaces, where that was asked for.
     """
 
@@ -105,9 +112,11 @@ async def list_threads(
     ended: bool = False,
     count_checkpoints: object = False,
 ) -> list[Thread]:
-    """Return threads, the one updated last first; `before` continues behind a thread or starts at a time.
+    """Return threads, the one updated last first; `before` continues behind a thread or starts at a
+    time.
 
-    With `ended` also those that expired, or that a deletion took from the list and has not finished with.
+    With `ended` also those that expired, or that a deletion took from the list and has not finished
+    with.
     """
     most = checked_number("limit", limit)
     counts = checked_flag("count_checkpoints", count_checkpoints)
@@ -136,7 +145,12 @@ async def _first_matching(
 
 
 async def thread_page(
-    context: Context, conditions: Sequence[Document], behind: Document, size: int, *, ended: bool = False
+    context: Context,
+    conditions: Sequence[Document],
+    behind: Document,
+    size: int,
+    *,
+    ended: bool = False,
 ) -> list[Document]:
     """Read the next thread documents that meet one of the conditions, in the order of the list.
 
@@ -154,8 +168,8 @@ def _check_clear(context: Context, wanted: Mapping[str, Any]) -> None:
     secret = [key for key in wanted if clear is not None and key not in clear]
     if secret:
         raise ConfigurationError(
-            f"threads cannot be listed by {shown(secret)}, which does not stand readable: MongoSaver("
-            "clear_metadata=...) says what does, and MongoMemory(saver_options={"
+            f"threads cannot be listed by {shown(secret)}, which does not stand readable: "
+            "MongoSaver(clear_metadata=...) says what does, and MongoMemory(saver_options={"
             '"clear_metadata": ["source", "step", "run_id", ...]})'
         )
 
@@ -163,19 +177,28 @@ def _check_clear(context: Context, wanted: Mapping[str, Any]) -> None:
 def _living(context: Context) -> Document:
     """Return the condition for threads that were neither deleted nor unused for too long."""
     ttl = context.ttl
-    return {"deleted_at": None, **({"touched_at": {"$gt": context.now() - ttl}} if ttl is not None else {})}
+    return {
+        "deleted_at": None,
+        **({"touched_at": {"$gt": context.now() - ttl}} if ttl is not None else {}),
+    }
 
 
 def _conditions(wanted: Mapping[str, Any], keys: Collection[str]) -> list[Document]:
-    """Return conditions one of which every thread meets that a filter is about: one a form that an identity has."""
+    """Return conditions one of which every thread meets that a filter is about: one a form that an
+    identity has.
+    """
     by_key, rest = split(wanted, keys)
     forms = [named_conditions(key, text) for key, text in by_key.items()]
     others = [{"$or": _places(path, value)} for path, value in equality_clauses(rest).items()]
-    return [{**_merged(chosen), **({"$and": others} if others else {})} for chosen in product(*forms)]
+    return [
+        {**_merged(chosen), **({"$and": others} if others else {})} for chosen in product(*forms)
+    ]
 
 
 def named_conditions(key: str, text: str) -> list[Document]:
-    """Return the conditions for threads that name somebody readably: as a member, or as schema version 1 did."""
+    """Return the conditions for threads that name somebody readably: as a member, or as schema
+    version 1 did.
+    """
     return [{f"members.{key}": text}, *({f"metadata.{key}": form} for form in forms_of(text))]
 
 
@@ -188,10 +211,16 @@ def _places(path: str, value: Any) -> list[Document]:
     return [{path.replace("metadata", field, 1): value} for field in SHOWN_FIELDS]
 
 
-def _matches(context: Context, thread: Thread, document: Document, wanted: Mapping[str, Any]) -> bool:
-    """Decide whether a thread contains a filter: anybody it was put for under an identity key, else what it shows."""
+def _matches(
+    context: Context, thread: Thread, document: Document, wanted: Mapping[str, Any]
+) -> bool:
+    """Decide whether a thread contains a filter: anybody it was put for under an identity key, else
+    what it shows.
+    """
     by_key, rest = split(wanted, context.options.metadata_keys)
-    return contains(thread.metadata, rest) and all(is_named(document, key, text) for key, text in by_key.items())
+    return contains(thread.metadata, rest) and all(
+        is_named(document, key, text) for key, text in by_key.items()
+    )
 
 
 def is_named(document: Document, key: str, text: str) -> bool:
@@ -205,7 +234,9 @@ def is_named(document: Document, key: str, text: str) -> bool:
 
 
 def _behind(before: object) -> Document:
-    """Return the condition for what comes behind a thread or before a time; a thread without checkpoints never does."""
+    """Return the condition for what comes behind a thread or before a time; a thread without
+    checkpoints never does.
+    """
     if before is None:
         return {"updated_at": {"$gt": BEGAN}}
     if isinstance(before, Thread):
@@ -260,7 +291,9 @@ async def _counted(context: Context, found: Sequence[tuple[Thread, Document]]) -
     """Count the checkpoints of threads: those to be seen, of the epoch of each thread."""
     ids = [thread.thread_id for thread, _ in found]
     visible = {"$match": {"type": CHECKPOINT, "hidden": VISIBLE, "thread_id": {"$in": ids}}}
-    counting = {"$group": {"_id": {"thread": "$thread_id", "epoch": "$epoch"}, "count": {"$sum": 1}}}
+    counting = {
+        "$group": {"_id": {"thread": "$thread_id", "epoch": "$epoch"}, "count": {"$sum": 1}}
+    }
     groups = await Aggregate(context.checkpoints, [visible, counting]) if ids else []
     counts = {(one["_id"]["thread"], _life(one["_id"])): one["count"] for one in groups}
     return [
@@ -280,13 +313,15 @@ MOST_BYTES = 16_384
 
 
 async def update_thread(context: Context, thread_id: object, metadata: object) -> Thread:
-    """Merge labels into the metadata of a thread, in one atomic update; a value of None removes a label.
+    """Merge labels into the metadata of a thread, in one atomic update; a value of None removes a
+    label.
 
-    Only the labels change: no checkpoint is made, the thread keeps its place in the list, and its runs do not
-    overwrite them. Under an identity key it is one more user whom the thread is of.
+    Only the labels change: no checkpoint is made, the thread keeps its place in the list, and its
+    runs do not overwrite them. Under an identity key it is one more user whom the thread is of.
 
     Raises:
-        ThreadNotFoundError: There is no such thread: it was deleted, has expired, or has no checkpoint yet.
+        ThreadNotFoundError: There is no such thread: it was deleted, has expired, or has no
+            checkpoint yet.
         ContentionError: Others labelled the thread at the same time, again and again.
     """
     name = identifier("thread_id", thread_id)
@@ -296,10 +331,14 @@ async def update_thread(context: Context, thread_id: object, metadata: object) -
         document, thread = await _living_thread(context, name)
         change = _labelling(document, thread, users, labels)
         unchanged = {"generation": thread.generation, "labels": document.get("labels")}
-        reply = await BulkWrite(context.checkpoints, [Update(thread_query(name) | unchanged, change)])
+        reply = await BulkWrite(
+            context.checkpoints, [Update(thread_query(name) | unchanged, change)]
+        )
         if reply.matched_count:
             merged = change["$set"]["labels"]
-            return read_listed(document | {"labels": merged, "identity": document.get("identity", {}) | users})
+            return read_listed(
+                document | {"labels": merged, "identity": document.get("identity", {}) | users}
+            )
         await backoff(attempt)
     raise await contention_error(context, name)
 
@@ -317,20 +356,31 @@ async def _living_thread(context: Context, thread_id: str) -> tuple[Document, Th
     return documents[0], thread
 
 
-def _labelling(document: Document, thread: ThreadState, users: Mapping[str, str], labels: Document) -> Document:
-    """Return the change of a thread document that merges labels, and makes users members where there is room."""
-    use = ThreadUse({}, users, {key: [member(text, b"", is_clear=True)] for key, text in users.items()})
+def _labelling(
+    document: Document, thread: ThreadState, users: Mapping[str, str], labels: Document
+) -> Document:
+    """Return the change of a thread document that merges labels, and makes users members where
+    there is room.
+    """
+    use = ThreadUse(
+        {}, users, {key: [member(text, b"", is_clear=True)] for key, text in users.items()}
+    )
     shown_users, members = lasting_changes(thread, use)
     _check_room(document["thread_id"], users, members_after(thread, use))
     merged = _merged_labels(document.get("labels") or {}, labels)
-    return {"$set": {"labels": merged, **shown_users}, **({"$addToSet": members} if members else {})}
+    return {
+        "$set": {"labels": merged, **shown_users},
+        **({"$addToSet": members} if members else {}),
+    }
 
 
 def _checked(context: Context, metadata: object) -> tuple[dict[str, str], Document]:
-    """Return whom labels name by identity key, and the others: copies, each a value that stands readable.
+    """Return whom labels name by identity key, and the others: copies, each a value that stands
+    readable.
 
     Raises:
-        InvalidInputError: A key or a value is of a kind that metadata cannot show, or would not go away.
+        InvalidInputError: A key or a value is of a kind that metadata cannot show, or would not go
+            away.
         ConfigurationError: A key may not stand readable in the database.
     """
     given = checked_mapping("metadata", metadata)
@@ -344,16 +394,25 @@ def _checked(context: Context, metadata: object) -> tuple[dict[str, str], Docume
         elif (said := queryable_value(value, LONGEST_COPY)) is not ABSENT:
             labels[key] = said
         else:
-            kinds = "texts, numbers, true, false, None, and lists and mappings of them, none of them long"
-            raise InvalidInputError(f"metadata[{key!r}] cannot stand readable, as {kinds} can: {shown(value)}")
+            kinds = (
+                "texts, numbers, true, false, None, and lists and mappings of them, none of "
+                "them long"
+            )
+            raise InvalidInputError(
+                f"metadata[{key!r}] cannot stand readable, as {kinds} can: {shown(value)}"
+            )
     return users, labels
 
 
 def _check_label(key: object, clear: Collection[str] | None) -> None:
     if not is_field(key):
-        raise InvalidInputError(f"the keys of metadata are names without dots and '$' before them: {shown(key)}")
+        raise InvalidInputError(
+            f"the keys of metadata are names without dots and '$' before them: {shown(key)}"
+        )
     if clear is not None and key not in clear:
-        raise ConfigurationError(f"{key!r} would stand readable in the database: name it in clear_metadata if it may")
+        raise ConfigurationError(
+            f"{key!r} would stand readable in the database: name it in clear_metadata if it may"
+        )
 
 
 def _check_room(thread_id: str, users: Mapping[str, str], members: Members) -> None:
@@ -364,14 +423,17 @@ def _check_room(thread_id: str, users: Mapping[str, str], members: Members) -> N
     """
     if any(key in members and text not in members[key] for key, text in users.items()):
         raise InvalidInputError(
-            f"metadata names one user more than thread {shown(thread_id)} has room for: {MOST_MEMBERS}"
+            f"metadata names one user more than thread {shown(thread_id)} has room for: "
+            f"{MOST_MEMBERS}"
         )
 
 
 def _merged_labels(held: Mapping[str, Any], labels: Document) -> Document:
     merged = {key: value for key, value in {**held, **labels}.items() if value is not None}
     if (size := len(bson.encode(merged))) > MOST_BYTES:
-        raise InvalidInputError(f"the labels of a thread come to {MOST_BYTES} bytes at most, and these are {size}")
+        raise InvalidInputError(
+            f"the labels of a thread come to {MOST_BYTES} bytes at most, and these are {size}"
+        )
     return merged
 
 
@@ -379,7 +441,9 @@ IDLE_PAGE = 200
 
 
 async def delete_idle_threads(context: Context, idle_for: object, dry_run: object) -> list[Thread]:
-    """Delete the threads that were not updated for so long, in any namespace; say which, or which would go."""
+    """Delete the threads that were not updated for so long, in any namespace; say which, or which
+    would go.
+    """
     if not isinstance(idle_for, timedelta) or idle_for <= timedelta(0):
         raise InvalidInputError(f"idle_for must be a positive timedelta, not {shown(idle_for)}")
     is_dry = checked_flag("dry_run", dry_run)
@@ -389,7 +453,11 @@ async def delete_idle_threads(context: Context, idle_for: object, dry_run: objec
     while True:
         page = await list_threads(context, None, IDLE_PAGE, before, ended=True)
         still = {"updated_at": {"$lt": cutoff}}
-        idle += [thread for thread in page if is_dry or await delete_thread(context, thread.thread_id, still)]
+        idle += [
+            thread
+            for thread in page
+            if is_dry or await delete_thread(context, thread.thread_id, still)
+        ]
         if len(page) < IDLE_PAGE:
             return idle
         before = page[-1]

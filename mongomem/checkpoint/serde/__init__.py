@@ -3,7 +3,8 @@
 serializer         a serializer, compression and a cipher as one: the content that is stored
 default            the serializer of a saver that is given none: revives data types only
 place_digest       what content is bound to, so that it is read in no other place
-channels           what of a checkpoint is stored: what its parent does not hold, inline or as chunks
+channels           what of a checkpoint is stored: what its parent does not hold, inline or as
+                   chunks
 chunks             content-defined chunks and their names
 copies             copies of what a caller may change before it is serialized
 size_estimate      about how large values are before they are serialized
@@ -13,5 +14,6 @@ message_snapshots  what a message was, kept so that nobody can change it
 msgpack_elements   a serialized list as its elements
 cache              a mapping that is bounded in bytes
 
-value -> serialized (type, bytes) -> inline bytes, or chunks by name -> content, compressed or encrypted
+value -> serialized (type, bytes) -> inline bytes, or chunks by name -> content, compressed or
+encrypted
 """

@@ -15,10 +15,12 @@ ENTRY_BYTES = 200
 
 
 class BoundedCache(Guarded, Generic[K, V]):
-    """A thread-safe mapping that forgets what was not used for long, so as to stay within `capacity` bytes.
+    """A thread-safe mapping that forgets what was not used for long, so as to stay within
+    `capacity` bytes.
 
-    It has two halves. What is put, and what is found in the older half, goes into the younger one; when that is
-    full it becomes the older, and the older is forgotten. So a hit in the younger one moves nothing and takes no lock.
+    It has two halves. What is put, and what is found in the older half, goes into the younger one;
+    when that is full it becomes the older, and the older is forgotten. So a hit in the younger one
+    moves nothing and takes no lock.
     """
 
     def __init__(self, capacity: int, weigh: Callable[[V], int]) -> None:
@@ -36,7 +38,9 @@ class BoundedCache(Guarded, Generic[K, V]):
 
     def weight(self) -> int:
         """Return how many bytes are counted."""
-        return sum(self._weigh(value) + ENTRY_BYTES for value in {**self._old, **self._young}.values())
+        return sum(
+            self._weigh(value) + ENTRY_BYTES for value in {**self._old, **self._young}.values()
+        )
 
     def get(self, key: K) -> V | None:
         """Return the entry, or None."""
@@ -54,7 +58,9 @@ class BoundedCache(Guarded, Generic[K, V]):
         return {key: found for key in keys if (found := self.get(key)) is not None}
 
     def put(self, key: K, value: V) -> None:
-        """Keep an entry, forgetting others where it must; one that has no room at all is not kept."""
+        """Keep an entry, forgetting others where it must; one that has no room at all is not
+        kept.
+        """
         with self._lock:
             self._keep(key, value)
 

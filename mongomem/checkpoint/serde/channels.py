@@ -38,15 +38,17 @@ FRESH_BYTES = 2048
 """A new value up to this long stays inline: most are read once and replaced."""
 
 KEPT_BYTES = 256
-"""A value that outlived a super-step stays inline up to this long; a longer one becomes a chunk to refer to."""
+"""A value that outlived a super-step stays inline up to this long; a longer one becomes a chunk to
+refer to."""
 
 SHORT_STATE = 64 * 1024
-"""Up to this many serialized bytes of state nothing is packed: there is little to save, and each packing makes a put
-wait for the interpreter lock, which the running graph takes meanwhile (docs/decisions/uncompressed-content.md)."""
+"""Up to this many serialized bytes of state nothing is packed: there is little to save, and each
+packing makes a put wait for the interpreter lock, which the running graph takes meanwhile
+(docs/decisions/uncompressed-content.md)."""
 
 SENDS_IN_CHECKPOINT = 4
-"""The checkpoint format from which on pending sends are a channel (langgraph 0.5); older ones leave them
-with the writes of the parent, as ``PostgresSaver`` knows too."""
+"""The checkpoint format from which on pending sends are a channel (langgraph 0.5); older ones leave
+them with the writes of the parent, as ``PostgresSaver`` knows too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,15 @@ class ParentState:
     def weight(self) -> int:
         """Return about how many bytes it holds."""
         inline = sum(len(value.ends) for value in self.channels.values())
-        regions = sum(len(region.content) for known in self.known.values() for region in known.regions)
+        regions = sum(
+            len(region.content) for known in self.known.values() for region in known.regions
+        )
         regions += sum(len(piece) for known in self.known.values() for _, piece in known.growing)
-        return inline + regions + 100 * (len(self.versions) + sum(len(known.names) for known in self.known.values()))
+        return (
+            inline
+            + regions
+            + 100 * (len(self.versions) + sum(len(known.names) for known in self.known.values()))
+        )
 
 
 NO_PARENT = ParentState({}, {}, {}, None)
@@ -106,12 +114,17 @@ class EncodedCheckpoint:
         return self.body.size + sum(value.size for value in self.channels.values()) <= SHORT_STATE
 
 
-def serialize_body(checkpoint: Checkpoint, metadata: Mapping[str, Any], codec: ValueSerializer) -> Serialized:
+def serialize_body(
+    checkpoint: Checkpoint, metadata: Mapping[str, Any], codec: ValueSerializer
+) -> Serialized:
     """Serialize a checkpoint without its values, together with its metadata."""
     bare = {field: value for field, value in checkpoint.items() if field != "channel_values"}
     try:
         return serialized(
-            codec, "the checkpoint %s", checkpoint["id"], {"checkpoint": bare, "metadata": dict(metadata)}
+            codec,
+            "the checkpoint %s",
+            checkpoint["id"],
+            {"checkpoint": bare, "metadata": dict(metadata)},
         )
     except UnstorableValueError:
         for field, value in {**bare, "metadata": dict(metadata)}.items():
@@ -122,7 +135,9 @@ def serialize_body(checkpoint: Checkpoint, metadata: Mapping[str, Any], codec: V
 def serialize_values(
     checkpoint: Checkpoint, parent: ParentState, codec: ValueSerializer, done: Container[str] = ()
 ) -> dict[str, Serialized]:
-    """Serialize the values that are not `done` and that the parent does not hold at the same version."""
+    """Serialize the values that are not `done` and that the parent does not hold at the same
+    version.
+    """
     versions = checkpoint["channel_versions"]
     return {
         channel: serialized(codec, "channel %s", channel, value)
@@ -132,7 +147,8 @@ def serialize_values(
 
 
 def serialized(codec: ValueSerializer, what: str, name: str, value: Any) -> Serialized:
-    """Serialize a value. `what` has room for the name of it, which is written only where a message is.
+    """Serialize a value. `what` has room for the name of it, which is written only where a message
+    is.
 
     Raises:
         UnstorableValueError: The serializer cannot; says what it was to serialize.
@@ -143,13 +159,18 @@ def serialized(codec: ValueSerializer, what: str, name: str, value: Any) -> Seri
         raise
     except Exception as error:
         raise UnstorableValueError(
-            f"{what % shown(name)} cannot be serialized: {type(error).__name__}: {shown(str(error))}"
+            f"{what % shown(name)} cannot be serialized: {type(error).__name__}: "
+            f"{shown(str(error))}"
         ) from error
 
 
 def holds(parent: ParentState, channel: str, version: str | float | None) -> bool:
     """Say whether the parent document holds a value of the channel at this version."""
-    return version is not None and channel in parent.channels and parent.versions.get(channel) == version
+    return (
+        version is not None
+        and channel in parent.channels
+        and parent.versions.get(channel) == version
+    )
 
 
 def encode(
@@ -157,7 +178,11 @@ def encode(
 ) -> EncodedCheckpoint:
     """Decide what of the values is inline, what is chunks and what is the parent's."""
     versions = checkpoint["channel_versions"]
-    kept = {channel: parent.channels[channel] for channel in versions if holds(parent, channel, versions[channel])}
+    kept = {
+        channel: parent.channels[channel]
+        for channel in versions
+        if holds(parent, channel, versions[channel])
+    }
     fresh = {channel: value for channel, value in values.items() if channel not in kept}
     cuts = _cut_kept(kept, key) | _cut_fresh(fresh, parent, key)
     if sum(len(made.stored.ends) for made in cuts.values()) > ENDS_BYTES:
@@ -175,7 +200,9 @@ def encode(
 def _known(
     parent: ParentState, kept: Mapping[str, StoredValue], cuts: Mapping[str, ChunkedValue]
 ) -> dict[str, ParentChunks]:
-    """Return what the next put will know of the chunks of each value; a value without chunks has no entry."""
+    """Return what the next put will know of the chunks of each value; a value without chunks has no
+    entry.
+    """
     known = {channel: parent.known[channel] for channel in kept if channel in parent.known}
     return known | {channel: made.known for channel, made in cuts.items() if made.known.names}
 
@@ -192,16 +219,24 @@ def _cut_kept(kept: Mapping[str, StoredValue], key: bytes) -> dict[str, ChunkedV
 def _cut_without_tails(
     fresh: Mapping[str, Serialized], cuts: Mapping[str, ChunkedValue], key: bytes
 ) -> dict[str, ChunkedValue]:
-    """Cut the new values that are in chunks once more, so that none leaves a tail in the document."""
+    """Cut the new values that are in chunks once more, so that none leaves a tail in the
+    document.
+    """
     return {
-        channel: chunk_value(*fresh[channel], key, keep_tail=False) for channel in fresh if cuts[channel].stored.names
+        channel: chunk_value(*fresh[channel], key, keep_tail=False)
+        for channel in fresh
+        if cuts[channel].stored.names
     }
 
 
-def _cut_fresh(values: Mapping[str, Serialized], parent: ParentState, key: bytes) -> dict[str, ChunkedValue]:
+def _cut_fresh(
+    values: Mapping[str, Serialized], parent: ParentState, key: bytes
+) -> dict[str, ChunkedValue]:
     sizes = [len(data) for _, data in values.values()]
     stay = fits(sizes, FRESH_BYTES, INLINE_BYTES)
     return {
-        channel: inline_value(*value) if keep else chunk_value(*value, key, parent.known.get(channel, NO_PARENT_CHUNKS))
+        channel: inline_value(*value)
+        if keep
+        else chunk_value(*value, key, parent.known.get(channel, NO_PARENT_CHUNKS))
         for (channel, value), keep in zip(values.items(), stay, strict=True)
     }

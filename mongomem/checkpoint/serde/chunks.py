@@ -4,18 +4,19 @@ A value is serialized bytes. A small one stays inline in its document. A larger 
 content says so (FastCDC), and each chunk is stored once per thread under the hash of its content:
 appending to a list, trimming its head or editing its middle makes one or two new chunks.
 
-Two sizes of cut serve two ends. Where a value changes, chunks of about 1 KB keep the change small; where
-it has come to rest, one chunk of about 16 KB stands for a dozen of them, so that a long value is few
-documents to read. A region goes from small to large once the parent reaches every small chunk of
-it; a value with nothing to share goes large at once.
+Two sizes of cut serve two ends. Where a value changes, chunks of about 1 KB keep the change small;
+where it has come to rest, one chunk of about 16 KB stands for a dozen of them, so that a long value
+is few documents to read. A region goes from small to large once the parent reaches every small
+chunk of it; a value with nothing to share goes large at once.
 
-The ends of a value stay in the document: its first bytes, where serializers write lengths that change
-at every step, and what lies behind its last cut, which the next append would make a new chunk of.
-The names of the chunks, joined, are bytes themselves; while they are long they are cut and stored the
-same way, one level up, and their unfinished end stays in the document too:
+The ends of a value stay in the document: its first bytes, where serializers write lengths that
+change at every step, and what lies behind its last cut, which the next append would make a new
+chunk of. The names of the chunks, joined, are bytes themselves; while they are long they are cut
+and stored the same way, one level up, and their unfinished end stays in the document too:
 
     bytes    = head + chunks named by names[-1] + tail
-    names[-1] = chunks named by names[-2], + what names holds in that place, and so on up to names[0]
+    names[-1] = chunks named by names[-2], + what names holds in that place, and so on up to
+    names[0]
 
 The format depends on no cutter: any cut that joins to the same bytes reads the same. Pure: no
 document, no serializer, no server.
@@ -36,7 +37,8 @@ NAME_BYTES = 16
 HEAD_BYTES = 16
 
 SMALL, LARGE = 1024, 16 * 1024
-"""Average sizes of chunks of values. Measured on 400 turns of two 1 KB messages (docs/performance.md)."""
+"""Average sizes of chunks of values. Measured on 400 turns of two 1 KB messages
+(docs/performance.md)."""
 
 LONGEST_SMALL = 4 * SMALL
 """The longest chunk that a small cut makes."""
@@ -65,8 +67,14 @@ class StoredValue:
     size: int
 
     def whole(self, pieces: Sequence[bytes]) -> bytes:
-        """Put the bytes together: the ends, and between them the pieces that the lowest names name."""
-        return b"".join([self.ends[:HEAD_BYTES], *pieces, self.ends[HEAD_BYTES:]]) if self.names else self.ends
+        """Put the bytes together: the ends, and between them the pieces that the lowest names
+        name.
+        """
+        return (
+            b"".join([self.ends[:HEAD_BYTES], *pieces, self.ends[HEAD_BYTES:]])
+            if self.names
+            else self.ends
+        )
 
 
 Chunk: TypeAlias = tuple[bytes, bytes]
@@ -87,8 +95,8 @@ class ParentChunks:
 
     Attributes:
         names: Every chunk that its value reaches.
-        regions: Its regions, in order, where the process still has them: a value that begins with them
-            is not cut and hashed there again.
+        regions: Its regions, in order, where the process still has them: a value that begins with
+            them is not cut and hashed there again.
         growing: The pieces behind them, likewise.
     """
 
@@ -102,7 +110,9 @@ NO_PARENT_CHUNKS = ParentChunks()
 
 @dataclass(frozen=True, slots=True)
 class ChunkedValue:
-    """A stored value with all of its chunks that are not known, by name, and what the next cut will want to know."""
+    """A stored value with all of its chunks that are not known, by name, and what the next cut will
+    want to know.
+    """
 
     stored: StoredValue
     chunks: dict[bytes, bytes]
@@ -115,14 +125,19 @@ def inline_value(type: str, data: bytes) -> ChunkedValue:
 
 
 def chunk_value(
-    type: str, data: bytes, key: bytes, known: ParentChunks = NO_PARENT_CHUNKS, *, keep_tail: bool = True
+    type: str,
+    data: bytes,
+    key: bytes,
+    known: ParentChunks = NO_PARENT_CHUNKS,
+    *,
+    keep_tail: bool = True,
 ) -> ChunkedValue:
     """Cut a value into chunks named under `key`, with as many levels of names as it needs.
 
-    From the front to the back: regions that are finished, the pieces of the one that grows, the tail behind them. What
-    the parent has of regions and pieces is compared and not cut again, so the time is that of what changed. From the
-    bottom to the top: names, and names of names. Cutting the whole value anew would hash a long history at every step
-    to find nothing new in it.
+    From the front to the back: regions that are finished, the pieces of the one that grows, the
+    tail behind them. What the parent has of regions and pieces is compared and not cut again, so
+    the time is that of what changed. From the bottom to the top: names, and names of names. Cutting
+    the whole value anew would hash a long history at every step to find nothing new in it.
 
     Without `keep_tail` the tail becomes a chunk too: for documents that hold too much already.
     """
@@ -140,7 +155,9 @@ def chunk_value(
 def _names_by_level(
     listed: bytes, key: bytes, chunks: dict[bytes, bytes]
 ) -> tuple[tuple[bytes, ...], frozenset[bytes]]:
-    """Cut joined names while they are long, into `chunks`; return what stays of each level, and all names there are."""
+    """Cut joined names while they are long, into `chunks`; return what stays of each level, and all
+    names there are.
+    """
     unfinished, reached = list[bytes](), set(split(listed))
     while len(listed) > LONGEST_NAMES:
         *complete, rest = _cut(listed, NAMES)
@@ -162,8 +179,12 @@ def split(names: bytes) -> list[bytes]:
     return [names[start : start + NAME_BYTES] for start in range(0, len(names), NAME_BYTES)]
 
 
-def _regions(data: bytes, key: bytes, known: ParentChunks) -> tuple[tuple[Segment, ...], bytes, dict[bytes, bytes]]:
-    """Return the finished regions of a value, the rest behind them, and the chunks that have to be looked at."""
+def _regions(
+    data: bytes, key: bytes, known: ParentChunks
+) -> tuple[tuple[Segment, ...], bytes, dict[bytes, bytes]]:
+    """Return the finished regions of a value, the rest behind them, and the chunks that have to be
+    looked at.
+    """
     chunks: dict[bytes, bytes] = {}
     regions: list[Segment] = []
     start = HEAD_BYTES
@@ -172,14 +193,18 @@ def _regions(data: bytes, key: bytes, known: ParentChunks) -> tuple[tuple[Segmen
             break
         regions.append(_at_rest(region, key, chunks))
         start += len(region.content)
-    # A cut depends on nothing before the one before it, so cutting goes on where the known regions end.
+    # A cut depends on nothing before the one before it, so cutting goes on where the known regions
+    # end.
     *finished, growing = _cut(data[start:], LARGE)
     regions += [_region(content, key, known, chunks) for content in finished]
     return tuple(regions), growing, chunks
 
 
-def _growing(content: bytes, key: bytes, before: Sequence[Chunk], keep_tail: bool) -> tuple[list[Chunk], bytes]:
-    """Return the pieces of an unfinished region, those from `before` that it begins with as they are, and its tail.
+def _growing(
+    content: bytes, key: bytes, before: Sequence[Chunk], keep_tail: bool
+) -> tuple[list[Chunk], bytes]:
+    """Return the pieces of an unfinished region, those from `before` that it begins with as they
+    are, and its tail.
 
     Without `keep_tail` the tail is the last of the pieces, and empty.
     """
@@ -191,7 +216,11 @@ def _growing(content: bytes, key: bytes, before: Sequence[Chunk], keep_tail: boo
         pieces.append((name, piece))
         start += len(piece)
     *complete, tail = _cut(content[start:], SMALL)
-    return (pieces + _named(complete, key), tail) if keep_tail else (pieces + _named([*complete, tail], key), b"")
+    return (
+        (pieces + _named(complete, key), tail)
+        if keep_tail
+        else (pieces + _named([*complete, tail], key), b"")
+    )
 
 
 def _at_rest(region: Segment, key: bytes, chunks: dict[bytes, bytes]) -> Segment:
@@ -204,7 +233,9 @@ def _at_rest(region: Segment, key: bytes, chunks: dict[bytes, bytes]) -> Segment
 
 
 def _region(content: bytes, key: bytes, known: ParentChunks, chunks: dict[bytes, bytes]) -> Segment:
-    """Store a region large where all of it is new or all of it is known, else small where it changed."""
+    """Store a region large where all of it is new or all of it is known, else small where it
+    changed.
+    """
     name = content_hash(content, key)
     small = _named(_cut(content, SMALL), key) if known.names and name not in known.names else []
     if all(one in known.names for one, _ in small):
@@ -218,14 +249,18 @@ def _named(pieces: Sequence[bytes], key: bytes) -> list[Chunk]:
 
 
 def _cut(data: bytes, average: int) -> list[bytes]:
-    """Cut data; the last piece ends with it and not by its content, so it will grow. Empty data is one empty piece."""
+    """Cut data; the last piece ends with it and not by its content, so it will grow. Empty data is
+    one empty piece.
+    """
     # A cutter is made per call: pyfastcdc's are not safe to share between threads.
     cutter = FastCDC(average, min_size=average // 4, max_size=average * 4)
     return [bytes(chunk.data) for chunk in cutter.cut_buf(data)] or [b""]
 
 
 def fits(sizes: Sequence[int], each: int, together: int) -> list[bool]:
-    """Say which of the values of these sizes stay inline: none above `each`, the smallest first, up to `together`."""
+    """Say which of the values of these sizes stay inline: none above `each`, the smallest first, up
+    to `together`.
+    """
     keep = [False] * len(sizes)
     for position in sorted(range(len(sizes)), key=lambda position: sizes[position]):
         together -= sizes[position]

@@ -1,12 +1,15 @@
-"""The serializer of a saver that is not given one: LangGraph's, which revives data types only. Pure.
+"""The serializer of a saver that is not given one: LangGraph's, which revives data types only.
+Pure.
 
-A value of msgpack names a module and a name in it, which LangGraph imports and calls when it revives the value. Whoever
-can write to the database could so have any function called (the warning in the docstring of ``JsonPlusSerializer``).
-LangGraph's strict mode forbids all but its own types, and turns the dataclasses and models of an application into dicts
-unless the application lists them; only with ``LANGGRAPH_STRICT_MSGPACK`` set does a graph list those of its state.
+A value of msgpack names a module and a name in it, which LangGraph imports and calls when it
+revives the value. Whoever can write to the database could so have any function called (the warning
+in the docstring of ``JsonPlusSerializer``). LangGraph's strict mode forbids all but its own types,
+and turns the dataclasses and models of an application into dicts unless the application lists them;
+only with ``LANGGRAPH_STRICT_MSGPACK`` set does a graph list those of its state.
 
-So the default here is in between. It revives what LangGraph's strict mode does, and beside it the classes of which that
-serializer writes objects, as far as the application has imported them. It imports nothing, and calls no function.
+So the default here is in between. It revives what LangGraph's strict mode does, and beside it the
+classes of which that serializer writes objects, as far as the application has imported them. It
+imports nothing, and calls no function.
 """
 
 from __future__ import annotations
@@ -32,13 +35,15 @@ from mongomem.arguments import shown
 from mongomem.errors import ConfigurationError, InvalidInputError
 
 WRITTEN_BY = ("model_dump", "get_secret_value", "dict", "_asdict")
-"""The methods by which ``JsonPlusSerializer`` writes an object: pydantic's models and secrets, and named tuples."""
+"""The methods by which ``JsonPlusSerializer`` writes an object: pydantic's models and secrets, and
+named tuples."""
 
 DATA_TYPES: tuple[type, ...] = (
     *(Enum, set, frozenset, deque, UUID, Decimal, PurePath, date, time, timedelta, tzinfo),
     *(ipaddress.IPv4Address, ipaddress.IPv4Network, ipaddress.IPv6Address, ipaddress.IPv6Network),
 )
-"""The classes of which, and of whose subclasses, it writes objects by themselves; dataclasses come beside them."""
+"""The classes of which, and of whose subclasses, it writes objects by themselves; dataclasses come
+beside them."""
 
 
 class ImportedDataTypes:
@@ -58,7 +63,9 @@ def is_data_type(found: object) -> bool:
 
 
 def default_serializer() -> JsonPlusSerializer:
-    """Make the serializer that this module tells of; LangGraph's strict one where the environment asks for that."""
+    """Make the serializer that this module tells of; LangGraph's strict one where the environment
+    asks for that.
+    """
     serde = JsonPlusSerializer(allowed_msgpack_modules=None)
     make_hook: Any = getattr(jsonplus, "_create_msgpack_ext_hook", None)
     if STRICT_MSGPACK_ENABLED or make_hook is None:
@@ -78,10 +85,16 @@ def checked_allowlist(allowlist: object) -> list[Any]:
     try:
         types = [*allowlist]
     except Exception as error:  # whatever a class of the caller does
-        raise InvalidInputError(f"the allowlist must be a list that can be read, not {shown(allowlist)}") from error
+        raise InvalidInputError(
+            f"the allowlist must be a list that can be read, not {shown(allowlist)}"
+        ) from error
     for one in types:
-        if not isinstance(one, type) and not (isinstance(one, tuple) and {*map(type, one)} == {str}):
-            raise InvalidInputError(f"an allowlist holds types, and tuples such as (module, name), not {shown(one)}")
+        if not isinstance(one, type) and not (
+            isinstance(one, tuple) and {*map(type, one)} == {str}
+        ):
+            raise InvalidInputError(
+                f"an allowlist holds types, and tuples such as (module, name), not {shown(one)}"
+            )
     return types
 
 
@@ -94,7 +107,11 @@ def checked_serde(serde: Any) -> SerializerProtocol:
     if serde is None:
         return default_serializer()
     pairs = (("dumps_typed", "loads_typed"), ("dumps", "loads"))  # LangGraph takes either
-    if isinstance(serde, type) or not any(all(callable(getattr(serde, name, None)) for name in pair) for pair in pairs):
-        raise ConfigurationError(f"serde must be a serializer such as JsonPlusSerializer(), not {shown(serde)}")
+    if isinstance(serde, type) or not any(
+        all(callable(getattr(serde, name, None)) for name in pair) for pair in pairs
+    ):
+        raise ConfigurationError(
+            f"serde must be a serializer such as JsonPlusSerializer(), not {shown(serde)}"
+        )
     checked: SerializerProtocol = serde
     return checked

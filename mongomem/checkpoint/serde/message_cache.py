@@ -1,10 +1,10 @@
 """Lists of messages, serialized and revived by element.
 
 A chat appends a message or two to a list of hundreds. Its saver serializes the whole list at every
-super-step and revives it at every turn: for a long chat that is most of what a turn costs, and all but
-those two messages have been through it before. So a memo keeps an image of each message that it has
-seen, beside the serializer's bytes of it. A message that is revived is a copy of its image, and one
-whose every field is still that of its image is stored as those bytes.
+super-step and revives it at every turn: for a long chat that is most of what a turn costs, and all
+but those two messages have been through it before. So a memo keeps an image of each message that it
+has seen, beside the serializer's bytes of it. A message that is revived is a copy of its image, and
+one whose every field is still that of its image is stored as those bytes.
 
 What comes out is what the serializer itself would give: an image is made only of LangChain's own
 message classes with plain content (texts, numbers, lists, dicts), it shares nothing mutable with
@@ -21,7 +21,12 @@ from typing import Any
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from mongomem.checkpoint.serde.cache import BoundedCache
-from mongomem.checkpoint.serde.message_snapshots import KINDS, MessageSnapshot, shape_of, snapshot_of
+from mongomem.checkpoint.serde.message_snapshots import (
+    KINDS,
+    MessageSnapshot,
+    shape_of,
+    snapshot_of,
+)
 from mongomem.checkpoint.serde.msgpack_elements import first, join, split
 
 MSGPACK = "msgpack"
@@ -47,13 +52,18 @@ class Begun(Enum):
 class MessageCache:
     """The images that a saver has made, bounded in bytes. Safe to share between threads.
 
-    Those of messages that were revived serve both ways. One of a message that a caller made serves the way out only:
-    the serializer may revive it a little different, with defaults that are given and no longer left.
+    Those of messages that were revived serve both ways. One of a message that a caller made serves
+    the way out only: the serializer may revive it a little different, with defaults that are given
+    and no longer left.
     """
 
     def __init__(self, capacity: int) -> None:
-        self._by_data: BoundedCache[bytes, MessageSnapshot] = BoundedCache(capacity // 2, lambda image: image.weight)
-        self._by_id: BoundedCache[str, MessageSnapshot] = BoundedCache(capacity // 2, lambda image: image.weight)
+        self._by_data: BoundedCache[bytes, MessageSnapshot] = BoundedCache(
+            capacity // 2, lambda image: image.weight
+        )
+        self._by_id: BoundedCache[str, MessageSnapshot] = BoundedCache(
+            capacity // 2, lambda image: image.weight
+        )
         self._begun: BoundedCache[bytes, Begun] = BoundedCache(capacity // 16, lambda _: 0)
         self._pays = True
         self._made = self._copied = self._turned_away = 0
@@ -74,7 +84,8 @@ class MessageCache:
     def loads(self, serde: SerializerProtocol, data: bytes) -> Any:
         """Revive a value.
 
-        A list is learned when it is read for the second time: the first may be the last, and takes no longer than ever.
+        A list is learned when it is read for the second time: the first may be the last, and takes
+        no longer than ever.
         """
         mark = (first(data) or b"")[-MARK_BYTES:]
         if not self._has_begun(mark) or len(elements := split(data) or []) < FEWEST:
@@ -93,7 +104,9 @@ class MessageCache:
     def _put_together(
         self, serde: SerializerProtocol, elements: list[bytes], images: list[MessageSnapshot | None]
     ) -> list[Any]:
-        """Revive a list: a copy of the image where there is one, else what the serializer makes of the element."""
+        """Revive a list: a copy of the image where there is one, else what the serializer makes of
+        the element.
+        """
         return [
             self._revived(serde, one) if image is None else image.copy()
             for one, image in zip(elements, images, strict=True)
@@ -123,7 +136,9 @@ class MessageCache:
         }
 
     def _element(self, serde: SerializerProtocol, value: Any) -> bytes | None:
-        """Serialize one element. Of a message its image is: nobody can change it before there are bytes of it."""
+        """Serialize one element. Of a message its image is: nobody can change it before there are
+        bytes of it.
+        """
         image = snapshot_of(value)
         encoding, data = serde.dumps_typed([image.copy() if image else value])
         if encoding != MSGPACK:
@@ -150,8 +165,8 @@ class MessageCache:
     def _admits(self) -> bool:
         """Say whether to learn another list: every one while that pays, else one of several.
 
-        It pays while images are copied more often than made. Where lists are read in turn, and are more than there
-        is room for, they push each other out before they are of any use.
+        It pays while images are copied more often than made. Where lists are read in turn, and are
+        more than there is room for, they push each other out before they are of any use.
         """
         if self._made > self._by_data.count:
             self._pays, self._made, self._copied = self._copied >= self._made, 0, 0

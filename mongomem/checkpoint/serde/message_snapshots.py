@@ -1,8 +1,8 @@
 """Images of messages: what a message was, kept so that nobody can change it.
 
-An image is made only of LangChain's own message classes with plain content: texts, numbers, lists and
-dicts. Anything else about a message, a subclass, an array, an object of the application, and there is none.
-What such images are for stands in `mongomem.checkpoint.serde.message_cache`. Pure.
+An image is made only of LangChain's own message classes with plain content: texts, numbers, lists
+and dicts. Anything else about a message, a subclass, an array, an object of the application, and
+there is none. What such images are for stands in `mongomem.checkpoint.serde.message_cache`. Pure.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ KINDS: frozenset[type[Any]] = frozenset(
         messages.ToolMessage,
     }
 )
-"""The classes that images are made of: they have no private state, make up nothing when they are revived, and are
-allowed by every serializer (``SAFE_MSGPACK_TYPES`` of langgraph)."""
+"""The classes that images are made of: they have no private state, make up nothing when they are
+revived, and are allowed by every serializer (``SAFE_MSGPACK_TYPES`` of langgraph)."""
 
 DEEPEST = 16
 """How deeply the content of an image may be nested."""
 
 IMAGE_BYTES, CONTAINER_BYTES, LEAF_BYTES = 600, 120, 40
-"""About what an image, a container and anything else in it occupy, texts not counted (CPython 3.11)."""
+"""About what an image, a container and anything else in it occupy, texts not counted (CPython
+3.11)."""
 
 LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -51,7 +52,8 @@ class Shape:
         given: The names of the fields that were set and not left to their default.
         types: The types of its fields, in their order.
         empty: The names of the fields that hold an empty container, and the type of that.
-        deep: The names of the fields that hold something else than a text, None or an empty container.
+        deep: The names of the fields that hold something else than a text, None or an empty
+            container.
     """
 
     kind: type[Any]
@@ -63,7 +65,8 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class MessageSnapshot:
-    """A message as it was, and its bytes as an element of a list. Shares nothing mutable with anybody.
+    """A message as it was, and its bytes as an element of a list. Shares nothing mutable with
+    anybody.
 
     Attributes:
         data: The serialized bytes.
@@ -89,7 +92,11 @@ class MessageSnapshot:
         made = object.__new__(shape.kind)
         set_slot(made, "__dict__", fields)
         set_slot(made, "__pydantic_fields_set__", set(shape.given))
-        set_slot(made, "__pydantic_extra__", None if extra is None else plain_copy(extra) if extra else {})
+        set_slot(
+            made,
+            "__pydantic_extra__",
+            None if extra is None else plain_copy(extra) if extra else {},
+        )
         set_slot(made, "__pydantic_private__", None)
         return made
 
@@ -109,10 +116,11 @@ class MessageSnapshot:
 def snapshot_of(message: Any, data: bytes = b"") -> MessageSnapshot | None:
     """Make the image of a message, or None where it holds something that is not plain.
 
-    Everything is copied before anything is looked at: another thread may change the message meanwhile, and kinds and
-    weight must be those of what the image holds. Texts and None, which most fields are, are taken as they are, and the
-    containers of most others are empty: one shared object stands for all of these, and only the `deep` fields cost a
-    copy, here and in every message made of the image. `copy.deepcopy` would copy by the methods of the application's
+    Everything is copied before anything is looked at: another thread may change the message
+    meanwhile, and kinds and weight must be those of what the image holds. Texts and None, which
+    most fields are, are taken as they are, and the containers of most others are empty: one shared
+    object stands for all of these, and only the `deep` fields cost a copy, here and in every
+    message made of the image. `copy.deepcopy` would copy by the methods of the application's
     classes, and not say whether a value is plain.
     """
     if type(message) not in KINDS or message.__pydantic_private__ is not None:
@@ -125,7 +133,11 @@ def snapshot_of(message: Any, data: bytes = b"") -> MessageSnapshot | None:
         extra = plain_copy(message.__pydantic_extra__)
     except (NotPlainError, RuntimeError):  # RuntimeError: another thread is changing it
         return None
-    others = [(name, type(value)) for name, value in fields.items() if value is not None and type(value) is not str]
+    others = [
+        (name, type(value))
+        for name, value in fields.items()
+        if value is not None and type(value) is not str
+    ]
     empty = tuple([(name, kind) for name, kind in others if kind in EMPTIES and not fields[name]])
     deep = tuple([name for name, kind in others if kind not in EMPTIES or fields[name]])
     return _image(message, data, fields, extra, empty, deep)
@@ -143,7 +155,12 @@ def _image(
     for name, container in empty:
         fields[name] = EMPTIES[container]
     given, types = frozenset(message.__pydantic_fields_set__), tuple(map(type, fields.values()))
-    weight = IMAGE_BYTES + 2 * len(data) + sum([weight_of(fields[name]) for name in deep]) + weight_of(extra)
+    weight = (
+        IMAGE_BYTES
+        + 2 * len(data)
+        + sum([weight_of(fields[name]) for name in deep])
+        + weight_of(extra)
+    )
     kind: Any = type(message)
     return MessageSnapshot(data, shape_of(kind, given, types, empty, deep), fields, extra, weight)
 
@@ -189,12 +206,18 @@ def weight_of(value: Any) -> int:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Say whether a value is the plain value `other`: of its types, in its order, and so of the same bytes."""
+    """Say whether a value is the plain value `other`: of its types, in its order, and so of the
+    same bytes.
+    """
     kind = type(other)
     if type(one) is not kind:
         return False
     if kind is dict:
-        return len(one) == len(other) and all(map(same, one, other)) and all(map(same, one.values(), other.values()))
+        return (
+            len(one) == len(other)
+            and all(map(same, one, other))
+            and all(map(same, one.values(), other.values()))
+        )
     if kind is list:
         return len(one) == len(other) and all(map(same, one, other))
     return bool(one.hex() == other.hex() if kind is float else one == other)

@@ -1,8 +1,9 @@
 """A serialized list as its elements, and back: as much of msgpack as that takes. Pure.
 
-The formats stand in the msgpack specification (https://github.com/msgpack/msgpack/blob/master/spec.md):
-an array is a header and its elements one behind the other, and an object that the serializer made
-something of is an extension, which tells its length.
+The formats stand in the msgpack specification
+(https://github.com/msgpack/msgpack/blob/master/spec.md): an array is a header and its elements one
+behind the other, and an object that the serializer made something of is an extension, which tells
+its length.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def split(data: bytes) -> list[bytes] | None:
 
 
 def first(data: bytes) -> bytes | None:
-    """Return the first element of a serialized list of objects, or None where it is something else."""
+    """Return the first element of a serialized list of objects, or None where it is something
+    else.
+    """
     count, start = _header_of(data)
     stop = _end_of(data, start)
     return data[start:stop] if count and stop is not None else None

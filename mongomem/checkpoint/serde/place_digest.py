@@ -1,8 +1,10 @@
-"""What stored content is bound to, so that it is read in no other place: digests of where it belongs. Pure.
+"""What stored content is bound to, so that it is read in no other place: digests of where it
+belongs. Pure.
 
-A digest of a place is BLAKE2b, 16 bytes, over the JSON array of what names the place and of what describes the
-content there: ASCII, without spaces, bytes as hexadecimal digits. Encrypted content carries it inside of what is
-encrypted; beside plain content stands the digest of that content under it (`mongomem.checkpoint.serde.serializer`).
+A digest of a place is BLAKE2b, 16 bytes, over the JSON array of what names the place and of what
+describes the content there: ASCII, without spaces, bytes as hexadecimal digits. Encrypted content
+carries it inside of what is encrypted; beside plain content stands the digest of that content under
+it (`mongomem.checkpoint.serde.serializer`).
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ class Binding:
 
     Attributes:
         place: Where it belongs, and what describes it there.
-        parent: Of a checkpoint also what it continues: by itself, since a removal cuts checkpoints off. None where
-            that was done, and any will do.
+        parent: Of a checkpoint also what it continues: by itself, since a removal cuts checkpoints
+            off. None where that was done, and any will do.
     """
 
     place: bytes
@@ -53,7 +55,13 @@ def name_key_binding(thread_id: str) -> Binding:
 
 
 def write_binding(
-    place: Place, task_id: str, task_path: str, idx: int, channel: str, epoch: int | None, value: StoredValue
+    place: Place,
+    task_id: str,
+    task_path: str,
+    idx: int,
+    channel: str,
+    epoch: int | None,
+    value: StoredValue,
 ) -> Binding:
     """Bind the content of a pending write to its checkpoint, its task and its place there."""
     task = [task_id, task_path, idx, channel, epoch]
@@ -69,9 +77,14 @@ def checkpoint_binding(
     body: StoredValue,
     channels: Mapping[str, StoredValue],
 ) -> Binding:
-    """Bind the content of a checkpoint to its place, its life, its time, and its channels with all that they name."""
+    """Bind the content of a checkpoint to its place, its life, its time, and its channels with all
+    that they name.
+    """
     milliseconds = (created_at - BEGAN) // MILLISECOND
-    described = [_description(body), *[[channel, *_description(value)] for channel, value in channels.items()]]
+    described = [
+        _description(body),
+        *[[channel, *_description(value)] for channel, value in channels.items()],
+    ]
     return Binding(
         _digest(["checkpoint", *place, epoch, milliseconds, sends_in_parent, described]),
         _digest(["parent", *place, parent_id]),

@@ -4,14 +4,15 @@ LangGraph's ``EncryptedSerializer`` turns equal values into different bytes, whi
 sharing. So it is taken apart: its inner serializer makes the bytes, they are cut, and its cipher
 seals every piece by itself. No plaintext of a value, a write or a list of names leaves the process.
 
-A cipher of LangGraph's takes no associated data. So what content is bound to is encrypted with it, in front of it:
+A cipher of LangGraph's takes no associated data. So what content is bound to is encrypted with it,
+in front of it:
 
     cipher.encrypt(MARK + flags + digest of the place [+ digest of the parent] + content)
 
-and compared when it has been decrypted: nothing that was sealed for one place is read in another. Beside plain
-content stands ``digest``: that of the content under the digest of the place. Content of version 1 has neither; a
-field of its own for what is sealed, and the mark in front of it, keep the two apart. Chunks in plain are compared with
-their names.
+and compared when it has been decrypted: nothing that was sealed for one place is read in another.
+Beside plain content stands ``digest``: that of the content under the digest of the place. Content
+of version 1 has neither; a field of its own for what is sealed, and the mark in front of it, keep
+the two apart. Chunks in plain are compared with their names.
 """
 
 from __future__ import annotations
@@ -38,24 +39,25 @@ PACKING = 1
 """zlib's fastest level: a third off a message of 1 KB, in about 30 µs."""
 
 SHORTEST_PACKED, LONGEST_PACKED = 64, 16 * 1024
-"""What is packed: short content, which is written often and read seldom. Unpacking 1 MB takes 5 ms, which is as long as
-reviving the messages in it; long content is left to the compression of the server's blocks."""
+"""What is packed: short content, which is written often and read seldom. Unpacking 1 MB takes 5 ms,
+which is as long as reviving the messages in it; long content is left to the compression of the
+server's blocks."""
 
 DICTIONARY = (
-    b"langchain_core.messages.system SystemMessage langchain_core.messages.tool ToolMessage tool_call_id artifact "
-    b"status success error function index input output input_tokens output_tokens total_tokens finish_reason stop "
-    b"model_name langchain_core.messages.ai\xa9AIMessage\x89\xa7content\xb1additional_kwargs\x80\xb1response_metadata"
-    b"\x80\xa4type\xa2ai\xa4name\xc0\xa2id\xd9$\xaatool_calls\x90\xb2invalid_tool_calls\x90\xaeusage_metadata\xc0"
+    b"langchain_core.messages.system SystemMessage langchain_core.messages.tool ToolMessage "
+    b"tool_call_id artifact status success error function index input output input_tokens "
+    b"output_tokens total_tokens finish_reason stop model_name "
+    b"langchain_core.messages.ai\xa9AIMessage\x89\xa7content\xb1additional_kwargs\x80\xb1response_metadata\x80\xa4type\xa2ai\xa4name\xc0\xa2id\xd9$\xaatool_calls\x90\xb2invalid_tool_calls\x90\xaeusage_metadata\xc0"
     b"\xb3model_validate_json\xc7\x05\x94\xbdlangchain_core.messages.human\xacHumanMessage\x86\xa7content\xda"
     b"\xb1additional_kwargs\x80\xb1response_metadata\x80\xa4type\xa5human\xa4name\xc0\xa2id\xd9$"
-    b"\x82\xaacheckpoint\x86\xa1v\x04\xa2ts\xd9 2026-01-01T00:00:00.000000+00:00\xa2id\xd9$1f1\xb0channel_versions"
-    b"\x83\xa9__start__\xd9300000000000000000000000000000001.0.\xa8messages\xd9300000000000000000000000000000002.0."
+    b"\x82\xaacheckpoint\x86\xa1v\x04\xa2ts\xd9 "
+    b"2026-01-01T00:00:00.000000+00:00\xa2id\xd9$1f1\xb0channel_versions\x83\xa9__start__\xd9300000000000000000000000000000001.0.\xa8messages\xd9300000000000000000000000000000002.0."
     b"\xb0__pregel_tasks\xb1branch:to:\xadversions_seen\x83\xa9__input__\x80\xa9__start__\x81\xa9__start__"
     b"\xd9300000000000000000000000000000003.0.\x81\xb1branch:to:\xb0updated_channels\x91\xa8messages"
     b"\xa8metadata\x83\xa6source\xa5input\xa6source\xa6update\xa6source\xa4loop\xa4step\xa7parents\x80"
 )
-"""What LangGraph's checkpoints and messages are full of, as msgpack has it, for zlib to refer to. Part of the
-format: it never changes; another one would come with another field."""
+"""What LangGraph's checkpoints and messages are full of, as msgpack has it, for zlib to refer to.
+Part of the format: it never changes; another one would come with another field."""
 
 CONTENT_FIELDS = ("data", "packed", "sealed", "cipher", "digest")
 """The fields that `ValueSerializer.seal` makes, or made in version 1."""
@@ -71,7 +73,9 @@ NAME_KEY_BYTES = 32
 
 
 class Obstacle(Enum):
-    """Why content cannot be opened where it is not known yet whose fault that is: the thread document tells."""
+    """Why content cannot be opened where it is not known yet whose fault that is: the thread
+    document tells.
+    """
 
     KEY = "its content cannot be decrypted"
     PLAIN = "its content stands there in plain"
@@ -79,7 +83,9 @@ class Obstacle(Enum):
 
 
 class UnopenedError(CorruptDataError):
-    """Content is encrypted otherwise than by this codec, or not at all (`mongomem.checkpoint.plans.load`)."""
+    """Content is encrypted otherwise than by this codec, or not at all
+    (`mongomem.checkpoint.plans.load`).
+    """
 
     def __init__(self, message: str, obstacle: Obstacle) -> None:
         super().__init__(message)
@@ -107,7 +113,9 @@ PROVEN = Policy()
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Content as it was before it was sealed, and what it was sealed with; no proof where version 1 did it."""
+    """Content as it was before it was sealed, and what it was sealed with; no proof where version 1
+    did it.
+    """
 
     content: bytes
     proof: bytes | None
@@ -124,12 +132,16 @@ class Opened:
         place, parent = self.proof[:DIGEST_BYTES], self.proof[DIGEST_BYTES:]
         expected = binding.place if self.was_sealed else _content_digest(self.content, binding)
         if place != expected or (binding.parent is not None and parent != binding.parent):
-            raise CorruptDataError("its content is not what was stored in this place, or its fields are not")
+            raise CorruptDataError(
+                "its content is not what was stored in this place, or its fields are not"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class ValueSerializer:
-    """The serializer that makes bytes, what it need not do twice, and the cipher that seals them, if any."""
+    """The serializer that makes bytes, what it need not do twice, and the cipher that seals them,
+    if any.
+    """
 
     serde: SerializerProtocol
     memo: MessageCache | None
@@ -137,9 +149,13 @@ class ValueSerializer:
     policy: Policy = PROVEN
 
     @classmethod
-    def of(cls, serde: SerializerProtocol, memo: MessageCache, policy: Policy = PROVEN) -> ValueSerializer:
+    def of(
+        cls, serde: SerializerProtocol, memo: MessageCache, policy: Policy = PROVEN
+    ) -> ValueSerializer:
         """Take an encrypting serializer apart; any other is used as it is."""
-        inner, cipher = (serde.serde, serde.cipher) if isinstance(serde, EncryptedSerializer) else (serde, None)
+        inner, cipher = (
+            (serde.serde, serde.cipher) if isinstance(serde, EncryptedSerializer) else (serde, None)
+        )
         return cls(inner, memo if _is_standard(inner) else None, cipher, policy)
 
     @property
@@ -148,7 +164,8 @@ class ValueSerializer:
         return self.cipher is not None
 
     def dumps(self, value: Any) -> tuple[str, bytes]:
-        """Serialize: (type, bytes), not yet sealed. Whatever buffer the serializer gives, what is kept is bytes.
+        """Serialize: (type, bytes), not yet sealed. Whatever buffer the serializer gives, what is
+        kept is bytes.
 
         Raises:
             ConfigurationError: The serializer gives something else.
@@ -158,7 +175,9 @@ class ValueSerializer:
         dumped: Any = self.serde.dumps_typed(value)
         kind, data = dumped
         if not isinstance(kind, str) or not isinstance(data, bytes | bytearray | memoryview):
-            raise ConfigurationError(f"serde.dumps_typed must return (str, bytes), not {shown(dumped)}")
+            raise ConfigurationError(
+                f"serde.dumps_typed must return (str, bytes), not {shown(dumped)}"
+            )
         return kind, data if type(data) is bytes else bytes(data)
 
     def loads(self, type: str, data: bytes) -> Any:
@@ -168,13 +187,17 @@ class ValueSerializer:
         return self.serde.loads_typed((type, data))
 
     def seal(self, data: bytes, binding: Binding, longest_packed: int = LONGEST_PACKED) -> Document:
-        """Return the fields that hold `data` in a document: packed where that is shorter, then encrypted."""
+        """Return the fields that hold `data` in a document: packed where that is shorter, then
+        encrypted.
+        """
         if self.cipher is not None:
             return _sealed(self.cipher, data, binding, longest_packed)
         digest = _content_digest(data, binding) + (binding.parent or b"")
         return {**_held(data, longest_packed), "digest": digest}
 
-    def seal_chunk(self, thread_id: str, name: bytes, piece: bytes, longest_packed: int = LONGEST_PACKED) -> Document:
+    def seal_chunk(
+        self, thread_id: str, name: bytes, piece: bytes, longest_packed: int = LONGEST_PACKED
+    ) -> Document:
         """Return the fields that hold a chunk. A plain one has its name for a digest."""
         if self.cipher is not None:
             return _sealed(self.cipher, piece, chunk_binding(thread_id, name), longest_packed)
@@ -185,7 +208,8 @@ class ValueSerializer:
 
         Raises:
             CorruptDataError: They are no bytes, or not all of them, or more than were packed.
-            UnopenedError: They are encrypted by another serializer or under another key, or not at all.
+            UnopenedError: They are encrypted by another serializer or under another key, or not at
+                all.
         """
         if "sealed" in fields:
             return self._unsealed(fields)
@@ -208,7 +232,11 @@ class ValueSerializer:
         opened = self.open(fields)
         if opened.was_sealed:
             opened.check(chunk_binding(thread_id, name))
-        elif "cipher" not in fields and self.policy.check_chunks and content_hash(opened.content, b"") != name:
+        elif (
+            "cipher" not in fields
+            and self.policy.check_chunks
+            and content_hash(opened.content, b"") != name
+        ):
             raise CorruptDataError("its content is not what its name says")
         return opened.content
 
@@ -220,14 +248,20 @@ class ValueSerializer:
             raise CorruptDataError("its content was not sealed for any place")
         start = head + DIGEST_BYTES * (2 if flags[0] & HAS_PARENT else 1)
         content = held[start:]
-        return Opened(_unpack(content) if flags[0] & PACKED else content, held[head:start], was_sealed=True)
+        return Opened(
+            _unpack(content) if flags[0] & PACKED else content, held[head:start], was_sealed=True
+        )
 
     def _of_version_1(self, name: object, held: bytes) -> bytes:
         content = self._decrypted(name, held)
         if not self.policy.allow_unbound:
-            raise CorruptDataError("its content was encrypted without a place, which allow_unbound=False refuses")
+            raise CorruptDataError(
+                "its content was encrypted without a place, which allow_unbound=False refuses"
+            )
         if content.startswith(MARK):
-            raise CorruptDataError("its content was sealed for a place, and stands in a field of version 1")
+            raise CorruptDataError(
+                "its content was sealed for a place, and stands in a field of version 1"
+            )
         return content
 
     def _decrypted(self, name: Any, sealed: bytes) -> bytes:
@@ -237,7 +271,9 @@ class ValueSerializer:
             content = self.cipher.decrypt(name, sealed)
         except ImportError as error:
             raise _not_installed(error) from error
-        except Exception as error:  # each cipher has its own; a wrong key and changed bytes look alike
+        except (
+            Exception
+        ) as error:  # each cipher has its own; a wrong key and changed bytes look alike
             raise UnopenedError(f"{Obstacle.KEY.value} ({shown(error)})", Obstacle.KEY) from error
         return content if type(content) is bytes else bytes(content)
 
@@ -246,14 +282,18 @@ def _sealed(cipher: CipherProtocol, data: bytes, binding: Binding, longest_packe
     ((field, held),) = _held(data, longest_packed).items()
     flags = (PACKED if field == "packed" else 0) | (HAS_PARENT if binding.parent else 0)
     try:
-        name, sealed = cipher.encrypt(b"".join([MARK, bytes([flags]), binding.place, binding.parent or b"", held]))
+        name, sealed = cipher.encrypt(
+            b"".join([MARK, bytes([flags]), binding.place, binding.parent or b"", held])
+        )
     except ImportError as error:
         raise _not_installed(error) from error
     return {"sealed": bytes(sealed), "cipher": name}
 
 
 def _not_installed(error: ImportError) -> ConfigurationError:
-    return ConfigurationError(f"the cipher needs a package that is not here ({error}): pip install pycryptodome")
+    return ConfigurationError(
+        f"the cipher needs a package that is not here ({error}): pip install pycryptodome"
+    )
 
 
 def _refuse(obstacle: Obstacle) -> NoReturn:
@@ -264,7 +304,9 @@ def _bytes(fields: Mapping[str, Any], field: str) -> bytes:
     """Return the bytes of a field, of whichever subtype."""
     held = fields.get(field)
     if not isinstance(held, bytes):
-        raise CorruptDataError(f"{field} is {shown(held)} and not bytes" if field in fields else f"{field} is missing")
+        raise CorruptDataError(
+            f"{field} is {shown(held)} and not bytes" if field in fields else f"{field} is missing"
+        )
     return bytes(held)
 
 
@@ -273,7 +315,9 @@ def _content_digest(content: bytes, binding: Binding) -> bytes:
 
 
 def _is_standard(serde: SerializerProtocol) -> bool:
-    """Say whether a serializer treats messages as all others of its class do, whatever else it allows or refuses."""
+    """Say whether a serializer treats messages as all others of its class do, whatever else it
+    allows or refuses.
+    """
     return type(serde) is JsonPlusSerializer and not getattr(serde, "_custom_unpack_ext_hook", True)
 
 
@@ -284,14 +328,18 @@ def _held(data: bytes, longest_packed: int) -> Document:
 
 
 def _unpack(packed: bytes) -> bytes:
-    """Unpack what is no longer than anything that is packed, whatever the bytes say of themselves."""
+    """Unpack what is no longer than anything that is packed, whatever the bytes say of
+    themselves.
+    """
     unpacker = zlib.decompressobj(zdict=DICTIONARY)
     try:
         data = unpacker.decompress(packed, LONGEST_PACKED + 1)
     except zlib.error as error:
         raise CorruptDataError(f"packed content cannot be unpacked ({error})") from error
     if len(data) > LONGEST_PACKED:
-        raise CorruptDataError(f"packed content is longer than {LONGEST_PACKED} bytes, which nothing packed is")
+        raise CorruptDataError(
+            f"packed content is longer than {LONGEST_PACKED} bytes, which nothing packed is"
+        )
     if not unpacker.eof or unpacker.unused_data:
         raise CorruptDataError("packed content is cut off, or more than there was")
     return data

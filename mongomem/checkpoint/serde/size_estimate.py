@@ -1,4 +1,6 @@
-"""About how large values are, before they are serialized: what decides whether that leaves the event loop. Pure."""
+"""About how large values are, before they are serialized: what decides whether that leaves the
+event loop. Pure.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ LEAST_BYTES = 8
 
 
 def size_to_serialize(checkpoint: Checkpoint, parent: ParentState) -> int:
-    """Return about how many bytes come of the values that the parent does not hold at the same version."""
+    """Return about how many bytes come of the values that the parent does not hold at the same
+    version.
+    """
     versions = checkpoint["channel_versions"]
     return sum(
         estimate_size(value) + (parent.channels[channel].size if channel in parent.channels else 0)
@@ -33,7 +37,8 @@ def size_to_serialize(checkpoint: Checkpoint, parent: ParentState) -> int:
 def estimate_size(value: Any, room: int = DEEPEST) -> int:
     """Return about how many bytes a value comes to, where what was not looked at is like what was.
 
-    Asks the built-in types alone and calls nothing of a value's own: those may fail, lie or take long.
+    Asks the built-in types alone and calls nothing of a value's own: those may fail, lie or take
+    long.
     """
     try:
         if isinstance(value, str):
@@ -61,7 +66,9 @@ def _looked_into(value: Any) -> tuple[int, list[Any]]:
 
 
 def _buffer_size(value: Any) -> int:
-    """Return how many bytes a buffer has, such as bytes or an array of numpy; 0 for anything else."""
+    """Return how many bytes a buffer has, such as bytes or an array of numpy; 0 for anything
+    else.
+    """
     try:
         return memoryview(value).nbytes
     except Exception:  # no buffer, one that cannot be shown as such, or one that fails

@@ -9,15 +9,17 @@ from mongomem.arguments import shown
 from mongomem.errors import InvalidInputError
 
 Version: TypeAlias = str | int | float
-"""LangGraph compares the versions of a thread with each other: all of one thread are of one kind."""
+"""LangGraph compares the versions of a thread with each other: all of one thread are of one
+kind."""
 
 
 def next_version(current: object, fraction: float) -> Version:
     """Return a version above `current`, of its kind.
 
-    Without one, and above a string, it is as the in-memory and Postgres savers write it: a zero-padded counter, so that
-    strings order as numbers do, and a random fraction, so that two branches that count to the same number differ. A
-    thread that came from a saver with integers or floats counts on in these.
+    Without one, and above a string, it is as the in-memory and Postgres savers write it: a
+    zero-padded counter, so that strings order as numbers do, and a random fraction, so that two
+    branches that count to the same number differ. A thread that came from a saver with integers or
+    floats counts on in these.
 
     Args:
         current: The version before.
@@ -34,7 +36,9 @@ def next_version(current: object, fraction: float) -> Version:
         return max(number + 1, math.nextafter(number, math.inf))
     if isinstance(current, int) and not isinstance(current, bool):
         return int.__int__(current) + 1
-    raise InvalidInputError(f"the version of a channel is a number, or a string that begins with one: {shown(current)}")
+    raise InvalidInputError(
+        f"the version of a channel is a number, or a string that begins with one: {shown(current)}"
+    )
 
 
 def _written(count: int, fraction: float) -> str:

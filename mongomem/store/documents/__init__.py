@@ -1,4 +1,5 @@
-"""The documents of long-term memory, and what a caller's operations mean. Pure: no command is issued here.
+"""The documents of long-term memory, and what a caller's operations mean. Pure: no command is
+issued here.
 
     item          item documents: how they are written, and the table of indexes
     stored_item   item documents, read and checked
@@ -16,13 +17,16 @@ The schema, version 1. Fields in brackets are there only where they say somethin
     _id                         path, two NULs, key
     namespace, key              as the caller gave them
     path                        the labels joined by NUL: the shard key
-    prefixes                    the paths of all namespaces above, and its own: a prefix search is an equality on it
+    prefixes                    the paths of all namespaces above, and its own: a prefix search is
+                                an equality on it
     value                       readable; what is read back unless `exact` stands beside it
     [exact]                     the value where BSON cannot hold it, with a digest of `value`
     created_at, updated_at
     [expires_at, ttl_minutes]   where the item expires
-    changed_at                  timestamp of the server's logical clock, set by every write: what index_sync reads by
-    [index, index_fields]       which configuration made the vectors; the item's own choice of fields
+    changed_at                  timestamp of the server's logical clock, set by every write: what
+                                index_sync reads by
+    [index, index_fields]       which configuration made the vectors; the item's own choice of
+                                fields
     [generation]                how often all vectors were made anew before
     [vectors]                   one for each text: path, digest of the text, vector (float32)
     [codes]                     the same as int8 codes, to rank by

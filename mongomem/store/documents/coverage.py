@@ -1,4 +1,6 @@
-"""Which paths have given a text so far, so that one that never does is noticed: it embeds nothing without a word."""
+"""Which paths have given a text so far, so that one that never does is noticed: it embeds nothing
+without a word.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 MANY = 20
-"""After so many items without a text at a path it may be a mistake. One of fewer may only be optional."""
+"""After so many items without a text at a path it may be a mistake. One of fewer may only be
+optional."""
 
 MOST_PATHS = 1_000
 """So many paths are counted, for items may name paths of their own."""
@@ -14,7 +17,8 @@ MOST_PATHS = 1_000
 
 @dataclass(slots=True)
 class Coverage:
-    """Counts the items without a text at a path, until there is one with it. Shared by the callers of a store.
+    """Counts the items without a text at a path, until there is one with it. Shared by the callers
+    of a store.
 
     Callers may count at the same time and lose one: it is noticed an item later then.
     """
@@ -33,7 +37,9 @@ class Coverage:
                 self._blank[path] = self._blank.get(path, 0) + 1
 
     def suspects(self, least: int = MANY) -> dict[str, int]:
-        """Return the paths that have given nothing to so many items and never a text, and how many they were."""
+        """Return the paths that have given nothing to so many items and never a text, and how many
+        they were.
+        """
         return {path: count for path, count in list(self._blank.items()) if count >= least}
 
     def settle(self, path: str) -> None:

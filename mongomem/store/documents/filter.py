@@ -1,13 +1,14 @@
 """Filters of ``search``: what they mean, and what a server can narrow by.
 
 `matches` is the meaning, decided in Python on the value itself, so that every backend agrees.
-`to_query` gives a MongoDB query that finds at least all matches, to spare reading the rest. Only the
-operators of the tables below exist; anything else that begins with ``$`` is refused at any depth.
+`to_query` gives a MongoDB query that finds at least all matches, to spare reading the rest. Only
+the operators of the tables below exist; anything else that begins with ``$`` is refused at any
+depth.
 
-The meaning is that of ``langgraph.store.memory._compare_values``: an object without operators matches
-an object that has at least its fields, a list only one of the same length, and a missing field is
-None. Beyond it: a boolean is no number, values that have no order never match a range instead of
-raising, and a key with dots that a value does not hold as it is leads into its objects.
+The meaning is that of ``langgraph.store.memory._compare_values``: an object without operators
+matches an object that has at least its fields, a list only one of the same length, and a missing
+field is None. Beyond it: a boolean is no number, values that have no order never match a range
+instead of raising, and a key with dots that a value does not hold as it is leads into its objects.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ MAX_DEPTH = 40
 """Levels of a filter: a query has up to four for each, and may have 200 (MongoDB 4.4 to 8.2)."""
 
 MOST_PARTS = 10_000
-"""Lists and objects of a filter. One that holds a list many times over may stand for more than there is time."""
+"""Lists and objects of a filter. One that holds a list many times over may stand for more than
+there is time."""
 
 LARGEST_QUERY = 4 * 2**20
-"""Bytes of a query that narrows: beside it a command carries ids, see `LIST_BYTES` of namespaces."""
+"""Bytes of a query that narrows: beside it a command carries ids, see `LIST_BYTES` of
+namespaces."""
 
 MOST_NAMES = 100
 """Names in one path of a query: documents are not nested deeper (MongoDB 4.4 to 8.2)."""
@@ -54,15 +57,17 @@ class _Missing:
 MISSING = _Missing()
 
 
-# --- what is a filter ------------------------------------------------------------------------------
+# --- what is a filter
+# ------------------------------------------------------------------------------
 
 
 def checked_filter(filter: object) -> dict[str, Any]:
     """Return a copy of a filter in plain types.
 
     Raises:
-        InvalidInputError: Not a dict with string keys, an unknown operator at any depth, operators beside
-            plain fields, a value that cannot be stored and so matches nothing, or nested too deep.
+        InvalidInputError: Not a dict with string keys, an unknown operator at any depth, operators
+            beside plain fields, a value that cannot be stored and so matches nothing, or nested too
+            deep.
     """
     return _Check().filter(filter, 0)
 
@@ -77,13 +82,18 @@ class _Check:
         if not isinstance(given, dict):
             raise InvalidInputError(f"filter must be a dict, not {shown(given)}")
         self._enter(depth)
-        return {_key(key): self._condition(_key(key), wanted, depth) for key, wanted in dict.items(given)}
+        return {
+            _key(key): self._condition(_key(key), wanted, depth)
+            for key, wanted in dict.items(given)
+        }
 
     def _condition(self, key: str, wanted: object, depth: int) -> Any:
         if key in _JUNCTIONS:
             branches = list(elements(wanted)) if isinstance(wanted, (list, tuple)) else []
             if not branches:
-                raise InvalidInputError(f"{key} of a filter takes a list of one filter or more, not {shown(wanted)}")
+                raise InvalidInputError(
+                    f"{key} of a filter takes a list of one filter or more, not {shown(wanted)}"
+                )
             return [self.filter(branch, depth + 1) for branch in branches]
         if key == NOT:
             return self.filter(wanted, depth + 1)
@@ -102,10 +112,17 @@ class _Check:
                 raise _unknown(name)
         if not all(name in _OPERANDS for name in names):
             raise InvalidInputError(f"A filter mixes operators and fields: {shown(names)}")
-        return {_key(key): _OPERANDS[_key(key)](self, _key(key), part, depth + 1) for key, part in dict.items(wanted)}
+        return {
+            _key(key): _OPERANDS[_key(key)](self, _key(key), part, depth + 1)
+            for key, part in dict.items(wanted)
+        }
 
-    def data(self, wanted: object, depth: int, element: Callable[[Any, int], Any] | None = None) -> Any:
-        """Check a value to compare with, and what is in it: as data, or as the function given does."""
+    def data(
+        self, wanted: object, depth: int, element: Callable[[Any, int], Any] | None = None
+    ) -> Any:
+        """Check a value to compare with, and what is in it: as data, or as the function given
+        does.
+        """
         inside = element or self.data
         if isinstance(wanted, dict):
             self._enter(depth)
@@ -117,14 +134,17 @@ class _Check:
 
     def values(self, name: str, wanted: object, depth: int) -> list[Any]:
         if not isinstance(wanted, (list, tuple)):
-            raise InvalidInputError(f"{name} of a filter takes a list of values, not {shown(wanted)}")
+            raise InvalidInputError(
+                f"{name} of a filter takes a list of values, not {shown(wanted)}"
+            )
         checked: list[Any] = self.data(wanted, depth)
         return checked
 
     def negated(self, name: str, wanted: object, depth: int) -> Any:
         if not isinstance(wanted, dict):
             raise InvalidInputError(
-                f'{name} of a filter takes an expression such as {{"$gt": 1}}, not {shown(wanted)}; $ne takes a value'
+                f'{name} of a filter takes an expression such as {{"$gt": 1}}, not '
+                f"{shown(wanted)}; $ne takes a value"
             )
         return self.part(wanted, depth)
 
@@ -174,7 +194,11 @@ def _unknown(name: str) -> InvalidInputError:
 
 def _scalar(wanted: object) -> Any:
     if not isinstance(wanted, SCALARS):
-        kind = "regular expressions" if isinstance(wanted, re.Pattern) else f"a {type(wanted).__name__}"
+        kind = (
+            "regular expressions"
+            if isinstance(wanted, re.Pattern)
+            else f"a {type(wanted).__name__}"
+        )
         raise InvalidInputError(f"A filter cannot compare with {kind}")
     if isinstance(wanted, datetime):
         try:
@@ -188,7 +212,8 @@ def _has_operators(wanted: dict[Any, Any]) -> bool:
     return any(isinstance(key, str) and str.startswith(key, "$") for key in dict.keys(wanted))
 
 
-# --- the meaning -----------------------------------------------------------------------------------
+# --- the meaning
+# -----------------------------------------------------------------------------------
 
 
 def matches(filter: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
@@ -205,7 +230,9 @@ def _meets(key: str, wanted: Any, value: Mapping[str, Any]) -> bool:
 
 
 def _at(value: Any, key: str) -> Any:
-    """Find a field: by its key as it is, else by what stands before its first dot and then by the rest."""
+    """Find a field: by its key as it is, else by what stands before its first dot and then by the
+    rest.
+    """
     while key not in value:
         head, dot, key = key.partition(".")
         value = value.get(head) if dot else None
@@ -218,7 +245,9 @@ def _matches_part(actual: Any, wanted: Any) -> bool:
     if isinstance(wanted, dict):
         if _has_operators(wanted):
             return all(_TESTS[name](actual, operand) for name, operand in wanted.items())
-        return isinstance(actual, dict) and all(_matches_part(_at(actual, key), part) for key, part in wanted.items())
+        return isinstance(actual, dict) and all(
+            _matches_part(_at(actual, key), part) for key, part in wanted.items()
+        )
     if isinstance(wanted, list):
         return (
             isinstance(actual, (list, tuple))
@@ -247,7 +276,9 @@ def _equal(actual: Any, wanted: Any) -> bool:
 
 
 def _ordered(compare: Test) -> Test:
-    """Make a range test: numbers with numbers, texts with texts, times with times, and nothing else."""
+    """Make a range test: numbers with numbers, texts with texts, times with times, and nothing
+    else.
+    """
 
     def test(actual: Any, wanted: Any) -> bool:
         if _kind(actual) is None or _kind(actual) != _kind(wanted):
@@ -262,7 +293,9 @@ def _kind(value: Any) -> str | None:
         return None
     if isinstance(value, datetime):
         return "naive time" if value.utcoffset() is None else "aware time"
-    return "number" if isinstance(value, (int, float)) else "text" if isinstance(value, str) else None
+    return (
+        "number" if isinstance(value, (int, float)) else "text" if isinstance(value, str) else None
+    )
 
 
 def _is_in(actual: Any, wanted: list[Any]) -> bool:
@@ -290,13 +323,16 @@ _TESTS: dict[str, Test] = {
 _JUNCTIONS: dict[str, Callable[[Iterator[bool]], bool]] = {"$and": all, "$or": any}
 
 
-# --- what the server can narrow by -----------------------------------------------------------------
+# --- what the server can narrow by
+# -----------------------------------------------------------------
 
 
 def to_query(filter: Mapping[str, Any], *, field: str, exact_field: str) -> Query:
-    """Build a query that finds at least every document whose value, under `field`, matches; ``{}`` finds all.
+    """Build a query that finds at least every document whose value, under `field`, matches; ``{}``
+    finds all.
 
-    A document with exact bytes under `exact_field` is always found: its readable copy is not the truth.
+    A document with exact bytes under `exact_field` is always found: its readable copy is not the
+    truth.
     """
     clauses = _clauses(filter, field)
     if not clauses:
@@ -320,12 +356,16 @@ def _clauses(filter: Mapping[str, Any], field: str) -> list[Query]:
 
 
 def _part_clauses(field: str, key: str, wanted: Any) -> list[Query]:
-    """Narrow one field; nothing where MongoDB's meaning could leave out a match (``$ne`` on arrays, say)."""
+    """Narrow one field; nothing where MongoDB's meaning could leave out a match (``$ne`` on arrays,
+    say).
+    """
     path = f"{field}.{key}"
     if path.count(".") > MOST_NAMES or not _can_be_named(key):
         return []
     if isinstance(wanted, dict) and not _has_operators(wanted):
-        return [clause for inner, part in wanted.items() for clause in _part_clauses(path, inner, part)]
+        return [
+            clause for inner, part in wanted.items() for clause in _part_clauses(path, inner, part)
+        ]
     tests = wanted if isinstance(wanted, dict) else {"$eq": wanted}
     conditions = (_condition(name, operand, led="." in key) for name, operand in tests.items())
     return [{path: condition} for condition in conditions if condition]
@@ -339,7 +379,8 @@ def _can_be_named(key: str) -> bool:
 def _condition(name: str, operand: Any, *, led: bool) -> Query | None:
     """Build what the server can be told of one operator; `led` says that dots led to the field.
 
-    For the server a path goes into arrays too, so what is missing for Python may be there for it, where dots led.
+    For the server a path goes into arrays too, so what is missing for Python may be there for it,
+    where dots led.
     """
     if name == "$contains":
         name = "$eq"

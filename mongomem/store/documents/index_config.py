@@ -1,4 +1,5 @@
-"""The index configuration of a store: which texts of an item are embedded, by what, and how it is told apart.
+"""The index configuration of a store: which texts of an item are embedded, by what, and how it is
+told apart.
 
 Only describes and extracts; embedding is a command, storing is in `plans`.
 """
@@ -32,7 +33,8 @@ KNOWN_OPTIONS = frozenset({"embed", "dims", "fields", "metric", "model", "batch_
 
 MOST_FIELDS = 1_000
 LONGEST_FIELD = 1_000
-"""How many paths are embedded, and how long one is in characters: they stand in the settings of a store."""
+"""How many paths are embedded, and how long one is in characters: they stand in the settings of a
+store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,10 @@ class IndexSettings:
 
     Attributes:
         fields: Paths of what is embedded where an item does not say otherwise.
-        known_as: What a store calls the model in fingerprints and digests, where it was called otherwise before.
-        generation: How often all vectors of the store were made anew though the configuration was the same.
+        known_as: What a store calls the model in fingerprints and digests, where it was called
+            otherwise before.
+        generation: How often all vectors of the store were made anew though the configuration was
+            the same.
     """
 
     embedder: Embedder
@@ -90,7 +94,9 @@ class IndexSettings:
         return self.known_as or self.embedder.fingerprint
 
     def known_by(self, settings: Mapping[str, Any]) -> IndexSettings | None:
-        """Return this configuration by the names that the settings of a store give it; None: it is another one."""
+        """Return this configuration by the names that the settings of a store give it; None: it is
+        another one.
+        """
         model = settings.get("model")
         known_as, generation = settings.get("known_as", model), settings.get("generation", 0)
         if not isinstance(known_as, str) or not isinstance(generation, int):  # damaged
@@ -106,12 +112,19 @@ class IndexSettings:
             return () if choice is False else self.fields
         return choice
 
-    def texts(self, value: Mapping[str, Any], choice: Sequence[str] | bool | None) -> list[EmbeddedText]:
+    def texts(
+        self, value: Mapping[str, Any], choice: Sequence[str] | bool | None
+    ) -> list[EmbeddedText]:
         """Extract the texts to embed.
 
-        A blank text is left out: it means nothing, and OpenAI refuses it (400, "input cannot be an empty string").
+        A blank text is left out: it means nothing, and OpenAI refuses it (400, "input cannot be an
+        empty string").
         """
-        found = (EmbeddedText(path, text) for path in self.paths(choice) for text in _texts_at(value, path))
+        found = (
+            EmbeddedText(path, text)
+            for path in self.paths(choice)
+            for text in _texts_at(value, path)
+        )
         return [text for text in found if text.text.strip()]
 
     def digest(self, text: str) -> str:
@@ -145,10 +158,16 @@ def _checked_options(index: Any) -> dict[str, Any]:
         example = '{"embed": "local", "dims": 256}'
         raise ConfigurationError(f"index is an IndexConfig such as {example}, not {shown(index)}")
     options = dict(index)
-    if unknown := [option for option in options if not isinstance(option, str) or option not in KNOWN_OPTIONS]:
-        raise ConfigurationError(f"Unknown options of index: {shown(unknown)}; there are {sorted(KNOWN_OPTIONS)}")
+    if unknown := [
+        option for option in options if not isinstance(option, str) or option not in KNOWN_OPTIONS
+    ]:
+        raise ConfigurationError(
+            f"Unknown options of index: {shown(unknown)}; there are {sorted(KNOWN_OPTIONS)}"
+        )
     if options.get("embed") is None:
-        raise ConfigurationError('index needs "embed", e.g. {"embed": "openai:text-embedding-3-small", "dims": 1536}')
+        raise ConfigurationError(
+            'index needs "embed", e.g. {"embed": "openai:text-embedding-3-small", "dims": 1536}'
+        )
     return options
 
 
@@ -166,14 +185,18 @@ def _checked_fields(fields: Any) -> tuple[str, ...]:
             f'fields must be a list of paths such as ["text", "items[*].name"], not {shown(fields)}'
         )
     if not 1 <= len(fields) <= MOST_FIELDS:
-        raise ConfigurationError(f"fields must be a list of one path to {MOST_FIELDS:,}, not of {len(fields):,}")
+        raise ConfigurationError(
+            f"fields must be a list of one path to {MOST_FIELDS:,}, not of {len(fields):,}"
+        )
     return tuple(_checked_field(field) for field in fields)
 
 
 def _checked_field(field: Any) -> str:
     path = checked_text("a path of fields", field, ConfigurationError)
     if not 1 <= len(path) <= LONGEST_FIELD:
-        raise ConfigurationError(f"a path of fields has 1 to {LONGEST_FIELD:,} characters, not {len(path):,}")
+        raise ConfigurationError(
+            f"a path of fields has 1 to {LONGEST_FIELD:,} characters, not {len(path):,}"
+        )
     if path != WHOLE and not tokenize_path(path):
         raise ConfigurationError(f"a path of fields names no field: {shown(path)}")
     return path
@@ -183,7 +206,10 @@ def _texts_at(value: Mapping[str, Any], path: str) -> list[str]:
     tokens = WHOLE if path == WHOLE else tokenize_path(path)
     try:
         return get_text_at_path(value, tokens)
-    except (TypeError, ValueError):  # JSON has no times and bytes, and Python no text for very long integers
+    except (
+        TypeError,
+        ValueError,
+    ):  # JSON has no times and bytes, and Python no text for very long integers
         return get_text_at_path(_as_json(value), tokens)
 
 

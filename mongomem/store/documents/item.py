@@ -5,12 +5,15 @@
      path: "users NUL u1",                       the shard key; every filter of a write carries it
      prefixes: ["", "users", "users NUL u1"],    a prefix search is an equality on it
      value: {...},                               readable; the truth unless `exact` stands beside it
-     exact: binary,                              with a digest of `value`, see `mongomem.store.documents.value`
+     exact: binary,                              with a digest of `value`, see
+                                                 `mongomem.store.documents.value`
      created_at, updated_at: dates,
      expires_at: date, ttl_minutes: 5.0,         only where the item expires
      changed_at: timestamp,                      of the server's logical clock, set by every write
-     index: "a1b2...", index_fields: [...],      which configuration made the vectors; the item's own choice
-     generation: 1,                              how often all were made anew before, where it was not 0
+     index: "a1b2...", index_fields: [...],      which configuration made the vectors; the item's
+                                                 own choice
+     generation: 1,                              how often all were made anew before, where it was
+                                                 not 0
      vectors: [{path, digest, vector}],          one for each text; float32
      codes: binary,                              see `mongomem.store.vectors.quantization`
      schema_version: 1}
@@ -91,8 +94,8 @@ def collections_for(prefix: str) -> Collections:
 def indexes_for(names: Collections) -> list[Index]:
     """List the indexes.
 
-    `BY_UPDATE` serves plain search in its order, `BY_CHANGE` covers the read that keeps matrices fresh,
-    `by_path` gives namespaces (their distinct paths) and is what the shard key needs.
+    `BY_UPDATE` serves plain search in its order, `BY_CHANGE` covers the read that keeps matrices
+    fresh, `by_path` gives namespaces (their distinct paths) and is what the shard key needs.
     """
     return [
         Index(names.items, BY_UPDATE, (("prefixes", 1), ("updated_at", -1), ("_id", 1))),
@@ -126,7 +129,9 @@ class NewItem:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """Vectors of the texts of one item, in their order and by their digests, by a named index configuration."""
+    """Vectors of the texts of one item, in their order and by their digests, by a named index
+    configuration.
+    """
 
     fingerprint: str
     generation: int
@@ -136,16 +141,23 @@ class Embedded:
 
 
 def encode_item(
-    put: NewItem, embedded: Embedded | None, *, now: datetime, there: Mapping[str, Any] | None, revive: bool
+    put: NewItem,
+    embedded: Embedded | None,
+    *,
+    now: datetime,
+    there: Mapping[str, Any] | None,
+    revive: bool,
 ) -> Update:
     """Build the write of one item: an upsert that leaves the `created_at` of what is `there` alone.
 
-    Unless `revive` says that this has expired, or is damaged: then it is made anew. It stands where the item belongs
-    afterwards, wherever somebody has moved it.
+    Unless `revive` says that this has expired, or is damaged: then it is made anew. It stands where
+    the item belongs afterwards, wherever somebody has moved it.
     """
     fields = _fields(put, embedded, now)
     update: Document = {"$set": fields, "$currentDate": {"changed_at": {"$type": "timestamp"}}}
-    if absent := [name for name in OPTIONAL if name not in fields]:  # MongoDB before 5.0 refuses an empty $unset
+    if absent := [
+        name for name in OPTIONAL if name not in fields
+    ]:  # MongoDB before 5.0 refuses an empty $unset
         update["$unset"] = dict.fromkeys(absent, "")
     if revive:
         fields["created_at"] = now
@@ -160,7 +172,8 @@ def encode_item(
 def check_size(update: Update, name: str) -> None:
     """Refuse an item that no document can hold, before anything is sent.
 
-    Its names count twice: the server's log, whose entries are documents too, has them beside the item.
+    Its names count twice: the server's log, whose entries are documents too, has them beside the
+    item.
 
     Raises:
         UnstorableValueError: It is larger than `MAX_DOCUMENT_BYTES`, names and vectors included.
@@ -168,7 +181,9 @@ def check_size(update: Update, name: str) -> None:
     changed = len(bson.encode(update.update)) if isinstance(update.update, dict) else 0
     size = 2 * len(bson.encode(update.filter)) + changed
     if size > MAX_DOCUMENT_BYTES:
-        raise UnstorableValueError(f"{name}: {size:,} bytes with names and vectors, over the 16 MB of a document")
+        raise UnstorableValueError(
+            f"{name}: {size:,} bytes with names and vectors, over the 16 MB of a document"
+        )
 
 
 def vector_fields(embedded: Embedded | None) -> Document:
@@ -199,7 +214,9 @@ def entries_in(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def vectors_of(documents: Iterable[Document], indexing: IndexSettings) -> dict[str, Vector]:
-    """Collect the vectors that documents hold, by the digests of their texts; not damaged or outdated ones."""
+    """Collect the vectors that documents hold, by the digests of their texts; not damaged or
+    outdated ones.
+    """
     stored = {
         entry["digest"]: entry["vector"]
         for document in documents
@@ -226,12 +243,17 @@ def _fields(put: NewItem, embedded: Embedded | None, now: datetime) -> Document:
     if put.index_fields is not None:
         fields["index_fields"] = put.index_fields
     if put.ttl_minutes is not None:
-        fields |= {"ttl_minutes": float(put.ttl_minutes), "expires_at": expires_at(put.ttl_minutes, now)}
+        fields |= {
+            "ttl_minutes": float(put.ttl_minutes),
+            "expires_at": expires_at(put.ttl_minutes, now),
+        }
     return fields
 
 
 def name_of(document: Mapping[str, Any]) -> str:
-    """Call an item by namespace and key, for messages: those that its `_id` names, whatever else the document says."""
+    """Call an item by namespace and key, for messages: those that its `_id` names, whatever else
+    the document says.
+    """
     named = document.get("_id")
     if not isinstance(named, str) or SEPARATOR * 2 not in named:
         return f"the item with the _id {shown(named)}"

@@ -2,7 +2,8 @@
 
 A namespace is a tuple of labels. Joined by NUL, which no label may hold, it is a *path*: paths sort
 as their tuples do (NUL is the smallest character, and UTF-8 keeps the order of code points), and a
-prefix of labels is never confused with a prefix of characters: ``("u1",)`` never meets ``("u10",)``.
+prefix of labels is never confused with a prefix of characters: ``("u1",)`` never meets
+``("u10",)``.
 
 Checks of what a caller passes are in `batches`; nothing here knows of documents or queries.
 """
@@ -21,7 +22,8 @@ Namespace = tuple[str, ...]
 SEPARATOR = "\x00"
 ANY_LABEL = "*"
 LIST_BYTES = 4 * 2**20
-"""As much as the ids of one command may take: with a path beside each, half of the 16 MB of a message's document."""
+"""As much as the ids of one command may take: with a path beside each, half of the 16 MB of a
+message's document."""
 
 ID_OVERHEAD = 16
 """What BSON adds to each element of an array: its type, its number as text, its length."""
@@ -94,21 +96,29 @@ def slices(ids: Iterable[str]) -> Iterator[list[str]]:
 def path_range(prefix: Sequence[str]) -> dict[str, str]:
     """Bound the paths that begin with the labels of `prefix`, as a condition on ``path``.
 
-    The first character above NUL closes the range: only the path itself and what goes on after a NUL
-    sort below it.
+    The first character above NUL closes the range: only the path itself and what goes on after a
+    NUL sort below it.
     """
     path = path_of(prefix)
     return {"$gte": path, "$lt": f"{path}\x01"} if prefix else {"$gte": ROOT}
 
 
 def literal_start(conditions: Iterable[MatchCondition]) -> Namespace:
-    """Return the longest start without a wildcard that the conditions ask for: what a server can narrow by."""
-    starts = [_before_wildcard(condition.path) for condition in conditions if condition.match_type == "prefix"]
+    """Return the longest start without a wildcard that the conditions ask for: what a server can
+    narrow by.
+    """
+    starts = [
+        _before_wildcard(condition.path)
+        for condition in conditions
+        if condition.match_type == "prefix"
+    ]
     return max(starts, key=len, default=())
 
 
 def matches_conditions(namespace: Sequence[str], conditions: Iterable[MatchCondition]) -> bool:
-    """Say whether a namespace meets every condition. A label of ``*`` in a condition stands for any one label."""
+    """Say whether a namespace meets every condition. A label of ``*`` in a condition stands for any
+    one label.
+    """
     return all(_matches(namespace, condition) for condition in conditions)
 
 
@@ -116,8 +126,14 @@ def _matches(namespace: Sequence[str], condition: MatchCondition) -> bool:
     length = len(condition.path)
     if len(namespace) < length:
         return False
-    labels = namespace[:length] if condition.match_type == "prefix" else namespace[len(namespace) - length :]
-    return all(wanted in (ANY_LABEL, label) for wanted, label in zip(condition.path, labels, strict=True))
+    labels = (
+        namespace[:length]
+        if condition.match_type == "prefix"
+        else namespace[len(namespace) - length :]
+    )
+    return all(
+        wanted in (ANY_LABEL, label) for wanted, label in zip(condition.path, labels, strict=True)
+    )
 
 
 def _before_wildcard(path: Sequence[str]) -> Namespace:

@@ -1,8 +1,9 @@
-"""A batch of operations, checked whole before the first command and sorted into what has to be done.
+"""A batch of operations, checked whole before the first command and sorted into what has to be
+done.
 
-Everything that may be wrong with an operation is found here: a batch that gets through asks only what
-the database and the embedder can answer. Reads see the state before the batch; of several puts of one
-item the last one counts.
+Everything that may be wrong with an operation is found here: a batch that gets through asks only
+what the database and the embedder can answer. Reads see the state before the batch; of several puts
+of one item the last one counts.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ from mongomem.store.documents.ttl import checked_minutes
 from mongomem.store.documents.value import elements, encode_value, is_text, plain
 
 MOST_ITEMS = 2**31 - 2
-"""More than these no search gives or leaves out: what a driver takes for a limit and a batch (BSON's int32)."""
+"""More than these no search gives or leaves out: what a driver takes for a limit and a batch
+(BSON's int32)."""
 
 HIGHEST_SCORE = sys.float_info.max
 
 WAY_OUT = (
-    ", as no label of LangGraph may: encode it, e.g. user_id.encode().hex(), also in user_namespace= of MongoMemory"
+    ", as no label of LangGraph may: encode it, e.g. user_id.encode().hex(), also in "
+    "user_namespace= of MongoMemory"
 )
 
 LONGEST_PATH = MAX_DOCUMENT_BYTES // 4
@@ -45,8 +48,9 @@ LONGEST_KEY = MAX_DOCUMENT_BYTES // 2
 """In bytes: no document holds longer ones, for it says them several times."""
 
 LONGEST_ENTRIES = 2 * 2**20
-"""In bytes: how long the entries of an item in one index may be, in each of which its name stands once for each prefix.
-With more a write is too large for the cache of a small server (error 388, TransactionTooLargeForCache, MongoDB 6.0)."""
+"""In bytes: how long the entries of an item in one index may be, in each of which its name stands
+once for each prefix. With more a write is too large for the cache of a small server (error 388,
+TransactionTooLargeForCache, MongoDB 6.0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,9 @@ class Search:
 
 @dataclass(slots=True)
 class GroupedOps:
-    """The operations of a batch by kind; reads by their place in the answer, writes by the id of their item."""
+    """The operations of a batch by kind; reads by their place in the answer, writes by the id of
+    their item.
+    """
 
     size: int = 0
     gets: dict[int, GetOp] = field(default_factory=dict)
@@ -101,7 +107,8 @@ class GroupedOps:
 
 
 def put_op(namespace: Any, key: Any, value: Any, index: Any, ttl: Any) -> PutOp:
-    """Make the operation of ``put``, which alone may not write to the root or to LangGraph's own namespace.
+    """Make the operation of ``put``, which alone may not write to the root or to LangGraph's own
+    namespace.
 
     Raises:
         InvalidInputError: The namespace is no tuple or list.
@@ -111,7 +118,9 @@ def put_op(namespace: Any, key: Any, value: Any, index: Any, ttl: Any) -> PutOp:
     if not checked:
         raise InvalidNamespaceError("The namespace of an item cannot be empty")
     if checked[0] == "langgraph":
-        raise InvalidNamespaceError(f'The first label of a namespace cannot be "langgraph": {shown(checked)}')
+        raise InvalidNamespaceError(
+            f'The first label of a namespace cannot be "langgraph": {shown(checked)}'
+        )
     return PutOp(checked, key, value, index, ttl)
 
 
@@ -168,10 +177,13 @@ def check_namespace(namespace: object, name: str = "namespace") -> Namespace:
 
     Raises:
         InvalidInputError: Neither a tuple nor a list.
-        InvalidNamespaceError: A label is empty, no string, or holds a period, NUL or a surrogate; or all are too long.
+        InvalidNamespaceError: A label is empty, no string, or holds a period, NUL or a surrogate;
+            or all are too long.
     """
     if not isinstance(namespace, (tuple, list)):
-        raise InvalidInputError(f'{name} must be a tuple of strings such as ("users", "u1"), not {shown(namespace)}')
+        raise InvalidInputError(
+            f'{name} must be a tuple of strings such as ("users", "u1"), not {shown(namespace)}'
+        )
     labels = tuple(_checked_label(label, name) for label in elements(namespace))
     length = len(path_of(labels).encode())
     if length > LONGEST_PATH:
@@ -197,7 +209,9 @@ def _checked_label(label: object, name: str) -> str:
 def _checked_key(key: object) -> str:
     text = checked_text("key", key)
     if (length := len(text.encode())) > LONGEST_KEY:
-        raise InvalidInputError(f"key {shown(text)} is longer than any document holds: {length:,} bytes")
+        raise InvalidInputError(
+            f"key {shown(text)} is longer than any document holds: {length:,} bytes"
+        )
     return text
 
 
@@ -206,17 +220,22 @@ def _checked_get(op: GetOp) -> GetOp:
     return GetOp(namespace, key, checked_flag("refresh_ttl", op.refresh_ttl))
 
 
-def checked_search(op: SearchOp, indexing: IndexSettings | None, min_score: object = None) -> Search:
+def checked_search(
+    op: SearchOp, indexing: IndexSettings | None, min_score: object = None
+) -> Search:
     """Check a search; LangGraph's operation has no place for `min_score`.
 
     Raises:
-        InvalidInputError: An argument is of the wrong kind, or nothing is scored that `min_score` could leave out.
+        InvalidInputError: An argument is of the wrong kind, or nothing is scored that `min_score`
+            could leave out.
         InvalidNamespaceError: A label of the prefix cannot be one.
     """
     chosen = None if op.filter is None else checked_filter(op.filter)
     query = None if op.query is None else checked_text("query", op.query)
     if min_score is not None and not (query and indexing):
-        raise InvalidInputError("min_score needs a query, and a store with an index: nothing else has a score")
+        raise InvalidInputError(
+            "min_score needs a query, and a store with an index: nothing else has a score"
+        )
     return Search(
         prefix=check_namespace(op.namespace_prefix, "namespace_prefix"),
         filter=chosen or None,
@@ -245,15 +264,21 @@ def _checked_put(op: PutOp, indexing: IndexSettings | None) -> NewItem | Deletio
 
 def _check_entries(namespace: Namespace, key: str, name: str) -> None:
     if (len(namespace) + 1) * len(item_id(namespace, key).encode()) > LONGEST_ENTRIES:
-        raise UnstorableValueError(f"{name}: namespace and key are longer than the indexes of an item may be")
+        raise UnstorableValueError(
+            f"{name}: namespace and key are longer than the indexes of an item may be"
+        )
 
 
 def _checked_listing(op: ListNamespacesOp) -> ListNamespacesOp:
     given = op.match_conditions
     if given is not None and not isinstance(given, (tuple, list)):
-        raise InvalidInputError(f"match_conditions must be a tuple of MatchCondition, not {shown(given)}")
+        raise InvalidInputError(
+            f"match_conditions must be a tuple of MatchCondition, not {shown(given)}"
+        )
     return ListNamespacesOp(
-        tuple(_checked_condition(condition) for condition in elements(() if given is None else given)),
+        tuple(
+            _checked_condition(condition) for condition in elements(() if given is None else given)
+        ),
         None if op.max_depth is None else _checked_count("max_depth", op.max_depth),
         _checked_count("limit", op.limit),
         _checked_count("offset", op.offset),
@@ -262,7 +287,9 @@ def _checked_listing(op: ListNamespacesOp) -> ListNamespacesOp:
 
 def _checked_condition(condition: object) -> MatchCondition:
     if not isinstance(condition, MatchCondition):
-        raise InvalidInputError(f"match_conditions must be a tuple of MatchCondition, not of {shown(condition)}")
+        raise InvalidInputError(
+            f"match_conditions must be a tuple of MatchCondition, not of {shown(condition)}"
+        )
     kind = plain(condition.match_type)
     if not isinstance(kind, str) or kind not in ("prefix", "suffix"):
         raise InvalidInputError(f'match_type must be "prefix" or "suffix", not {shown(kind)}')
@@ -275,7 +302,8 @@ def _checked_choice(index: object, name: str) -> list[str] | Literal[False] | No
     paths = list(elements(index)) if isinstance(index, (list, tuple)) else [None]
     if not all(isinstance(path, str) and plain(path) for path in paths):
         raise InvalidInputError(
-            f'{name}: index must be None, False or a list of paths such as ["text"], not {shown(index)}'
+            f'{name}: index must be None, False or a list of paths such as ["text"], not '
+            f"{shown(index)}"
         )
     return list(dict.fromkeys(checked_text("a path of index", path) for path in paths))
 
@@ -288,6 +316,10 @@ def _checked_count(name: str, number: object) -> int:
 
 def _checked_score(min_score: object) -> float:
     number = plain(min_score)
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or not abs(number) <= HIGHEST_SCORE:
+    if (
+        isinstance(number, bool)
+        or not isinstance(number, (int, float))
+        or not abs(number) <= HIGHEST_SCORE
+    ):
         raise InvalidInputError(f"min_score must be a number, not {shown(number)}")
     return float(number)

@@ -1,8 +1,10 @@
-"""Items as they stand in the database: read, and held against their names, before anybody sees them.
+"""Items as they stand in the database: read, and held against their names, before anybody sees
+them.
 
 An item's ``_id`` names its namespace and its key and never changes. What else a document says of
-where it stands must agree with that: a document that somebody has moved, or edited so that it stands
-under another's namespace, is never taken for an item of either. Nothing here knows of queries.
+where it stands must agree with that: a document that somebody has moved, or edited so that it
+stands under another's namespace, is never taken for an item of either. Nothing here knows of
+queries.
 """
 
 from __future__ import annotations
@@ -36,8 +38,13 @@ REQUIRED: tuple[tuple[str, Kind], ...] = (
     ("created_at", datetime),
     ("updated_at", datetime),
 )
-OPTIONAL: tuple[tuple[str, Kind], ...] = (("exact", bytes), ("expires_at", datetime), ("ttl_minutes", (int, float)))
-"""Fields that a reader relies on, and what they hold. Null in one that may be missing counts as missing."""
+OPTIONAL: tuple[tuple[str, Kind], ...] = (
+    ("exact", bytes),
+    ("expires_at", datetime),
+    ("ttl_minutes", (int, float)),
+)
+"""Fields that a reader relies on, and what they hold. Null in one that may be missing counts as
+missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +90,8 @@ def read_item(document: Mapping[str, Any]) -> StoredItem:
     """Read an item from its document.
 
     Raises:
-        CorruptDataError: A field is missing or of the wrong kind, or the document says that it is another item than
-            its ``_id``. Names the item.
+        CorruptDataError: A field is missing or of the wrong kind, or the document says that it is
+            another item than its ``_id``. Names the item.
         SchemaVersionError: A newer mongomem wrote it.
     """
     try:
@@ -103,7 +110,10 @@ def read_item(document: Mapping[str, Any]) -> StoredItem:
         "updated_at": as_utc(document["updated_at"]),
     }
     return StoredItem(
-        document["_id"], fields, None if expires_at is None else as_utc(expires_at), document.get("ttl_minutes")
+        document["_id"],
+        fields,
+        None if expires_at is None else as_utc(expires_at),
+        document.get("ttl_minutes"),
     )
 
 
@@ -133,12 +143,16 @@ def sound_items(documents: Iterable[Document], damage: Damage) -> list[StoredIte
 
 
 def ids_in(documents: Iterable[Document]) -> list[str]:
-    """List the ids of documents; those of no item, as a document put there by hand has, are left out."""
+    """List the ids of documents; those of no item, as a document put there by hand has, are left
+    out.
+    """
     return [document["_id"] for document in documents if is_id(document["_id"])]
 
 
 def stamps_in(documents: Iterable[Document]) -> list[tuple[str, Timestamp]]:
-    """List the ids of documents with the stamps of their last writes; those without one are left out."""
+    """List the ids of documents with the stamps of their last writes; those without one are left
+    out.
+    """
     return [
         (document["_id"], document["changed_at"])
         for document in documents
@@ -153,19 +167,23 @@ def is_id(id: object) -> bool:
 
 def _check_version(document: Mapping[str, Any]) -> None:
     version = document.get("schema_version")
-    if isinstance(version, bool) or not isinstance(version, (int, float)) or not version >= 1:  # which NaN is not
+    if (
+        isinstance(version, bool) or not isinstance(version, (int, float)) or not version >= 1
+    ):  # which NaN is not
         raise CorruptDataError(f"its schema_version is {shown(version)}")
     if version > SCHEMA_VERSION:
         raise SchemaVersionError(
-            f"written by a newer mongomem (schema {shown(version)}, this one knows {SCHEMA_VERSION}); "
-            "upgrade mongomem to read it"
+            f"written by a newer mongomem (schema {shown(version)}, this one knows "
+            f"{SCHEMA_VERSION}); upgrade mongomem to read it"
         )
 
 
 def _check_kinds(document: Mapping[str, Any]) -> None:
     for name, kind in REQUIRED:
         if not isinstance(document.get(name), kind):
-            raise CorruptDataError(f"its {name} is {shown(document[name])}" if name in document else f"has no {name}")
+            raise CorruptDataError(
+                f"its {name} is {shown(document[name])}" if name in document else f"has no {name}"
+            )
     for name, kind in OPTIONAL:
         given = document.get(name)
         if given is not None and not isinstance(given, kind):
@@ -179,7 +197,9 @@ def _check_minutes(minutes: Any) -> None:
 
 
 def _checked_namespace(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the namespace that the ``_id`` names, which all that says where the item stands agrees with."""
+    """Return the namespace that the ``_id`` names, which all that says where the item stands agrees
+    with.
+    """
     named = document.get("_id")
     if not isinstance(named, str) or SEPARATOR * 2 not in named or not is_text(named):
         raise CorruptDataError("its _id names no item")
@@ -192,5 +212,7 @@ def _checked_namespace(document: Mapping[str, Any]) -> tuple[str, ...]:
         or document["prefixes"] != prefixes_of(namespace)
     ):
         stands = {name: document[name] for name in ("namespace", "key", "path", "prefixes")}
-        raise CorruptDataError(f"stands under another name, {shown(stands)}: it was moved, or edited by hand")
+        raise CorruptDataError(
+            f"stands under another name, {shown(stands)}: it was moved, or edited by hand"
+        )
     return namespace

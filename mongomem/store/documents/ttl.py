@@ -31,8 +31,8 @@ class Expiry:
     """How a store treats items that expire.
 
     Attributes:
-        omit_expired: Whether an item is absent from the moment on that its time is over. Else it may be seen
-            until the server's TTL monitor has removed it, within about a minute.
+        omit_expired: Whether an item is absent from the moment on that its time is over. Else it
+            may be seen until the server's TTL monitor has removed it, within about a minute.
     """
 
     omit_expired: bool = True
@@ -77,7 +77,9 @@ def _options(ttl: object) -> list[tuple[object, object]]:
 
 def _checked_option(name: object, given: object) -> tuple[str, Any]:
     if not isinstance(name, str) or plain(name) not in _OPTIONS:
-        raise ConfigurationError(f"Unknown option of ttl: {shown(name)}; there are {sorted(_OPTIONS)}")
+        raise ConfigurationError(
+            f"Unknown option of ttl: {shown(name)}; there are {sorted(_OPTIONS)}"
+        )
     option: str = plain(name)
     kinds = _OPTIONS[option]
     if not isinstance(given, kinds) or (isinstance(given, bool) and kinds is not bool):
@@ -94,11 +96,14 @@ def checked_minutes(minutes: object, name: str = "ttl") -> float | None:
     if minutes is None:
         return None
     if isinstance(minutes, bool) or not isinstance(minutes, (int, float)):
-        raise InvalidInputError(f"{name} counts minutes: it must be a number or None, not {shown(minutes)}")
+        raise InvalidInputError(
+            f"{name} counts minutes: it must be a number or None, not {shown(minutes)}"
+        )
     number: float = plain(minutes)
     if not 0 < number <= LONGEST_MINUTES:  # which NaN is not
         raise InvalidInputError(
-            f"{name} counts minutes: it is above 0 and at most {LONGEST_MINUTES}, not {shown(number)}"
+            f"{name} counts minutes: it is above 0 and at most {LONGEST_MINUTES}, not "
+            f"{shown(number)}"
         )
     return number
 

@@ -3,8 +3,8 @@
 What BSON gives back as it was given is stored plainly. Where it would not (a tuple comes back as a
 list, a time loses its microseconds, an integer beyond 64 bits or a key with a dot is refused), the
 readable copy says it as well as it can, and *exact bytes* beside it hold the truth, together with a
-digest of the readable copy. Where the two no longer agree somebody has edited the copy, and it is the
-truth from then on. What neither can hold, a set or an object, is refused with the path to it.
+digest of the readable copy. Where the two no longer agree somebody has edited the copy, and it is
+the truth from then on. What neither can hold, a set or an object, is refused with the path to it.
 
 Subclasses of the plain types (an ``IntEnum``, an ``OrderedDict``) come back as the plain type.
 Nothing here can make an object of any other type: bytes that an attacker wrote stay data.
@@ -27,16 +27,19 @@ from mongomem.arguments import LONGEST_SHOWN, shown
 from mongomem.errors import CorruptDataError, UnstorableValueError
 
 MAX_DEPTH = 90
-"""MongoDB refuses documents nested deeper than 100 levels (MongoDB 4.4 to 8.2), the item's own included."""
+"""MongoDB refuses documents nested deeper than 100 levels (MongoDB 4.4 to 8.2), the item's own
+included."""
 
 MOST_CONTAINERS = 2**20
-"""Lists and objects of a value. One that holds a list many times over may stand for more than there is memory."""
+"""Lists and objects of a value. One that holds a list many times over may stand for more than there
+is memory."""
 
 SPECIAL = "~"
 """Begins the one key of an object that stands for something else in exact bytes."""
 
 READABLE = str.maketrans({"\x00": "\u2400", ".": "\uff0e", "$": "\uff04"})
-"""What the readable copy shows for characters that no name of a field may hold: a picture of NUL, and wide ones."""
+"""What the readable copy shows for characters that no name of a field may hold: a picture of NUL,
+and wide ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,8 @@ def _as_dict(value: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def decode_value(readable: Mapping[str, Any], exact: bytes | None) -> dict[str, Any]:
-    """Give back the value that `encode_value` was given, or what somebody has made of its readable copy since.
+    """Give back the value that `encode_value` was given, or what somebody has made of its readable
+    copy since.
 
     Raises:
         CorruptDataError: It cannot be read.
@@ -95,7 +99,15 @@ def decode_value(readable: Mapping[str, Any], exact: bytes | None) -> dict[str, 
             value = _from_exact(kept["value"])
     except CorruptDataError:
         raise
-    except (BSONError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except (
+        BSONError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise CorruptDataError(f"its exact bytes are damaged ({type(error).__name__})") from error
     if not isinstance(value, dict):
         raise CorruptDataError(f"its exact bytes hold a {type(value).__name__}, not a value")
@@ -103,7 +115,9 @@ def decode_value(readable: Mapping[str, Any], exact: bytes | None) -> dict[str, 
 
 
 def plain(value: Any) -> Any:
-    """Turn a subclass of a plain type into that type, whatever its methods do; return anything else as it is."""
+    """Turn a subclass of a plain type into that type, whatever its methods do; return anything else
+    as it is.
+    """
     for kind, convert in _PLAIN:
         if isinstance(value, kind):
             return convert(value)
@@ -112,7 +126,9 @@ def plain(value: Any) -> Any:
 
 def as_utc(time: datetime) -> datetime:
     """Make a stored time aware: PyMongo gives naive UTC unless the client is ``tz_aware``."""
-    return time.replace(tzinfo=timezone.utc) if time.tzinfo is None else time.astimezone(timezone.utc)
+    return (
+        time.replace(tzinfo=timezone.utc) if time.tzinfo is None else time.astimezone(timezone.utc)
+    )
 
 
 def is_int64(number: int) -> bool:
@@ -126,7 +142,9 @@ def is_plain_key(key: str) -> bool:
 
 
 def is_text(value: str) -> bool:
-    """Say whether a string can be encoded: a surrogate, as bytes that are no text are decoded to, is no character."""
+    """Say whether a string can be encoded: a surrogate, as bytes that are no text are decoded to,
+    is no character.
+    """
     if value.isascii():
         return True
     try:
@@ -136,14 +154,16 @@ def is_text(value: str) -> bool:
     return True
 
 
-# --- what people read ------------------------------------------------------------------------------
+# --- what people read
+# ------------------------------------------------------------------------------
 
 Path: TypeAlias = tuple[str, ...]
 
 
 @dataclass(slots=True)
 class _Walk:
-    """One pass over a value that makes its readable copy, and finds out whether that is the whole truth.
+    """One pass over a value that makes its readable copy, and finds out whether that is the whole
+    truth.
 
     Attributes:
         lossy: Something was met that BSON would not give back as it is.
@@ -189,14 +209,19 @@ class _Walk:
     def list(self, value: Iterable[Any], path: Path) -> Any:
         self._enter(path)
         self.lossy = self.lossy or isinstance(value, tuple)
-        return [self.readable(element, (*path, f"[{index}]")) for index, element in enumerate(elements(value))]
+        return [
+            self.readable(element, (*path, f"[{index}]"))
+            for index, element in enumerate(elements(value))
+        ]
 
     def object(self, value: dict[Any, Any], path: Path) -> dict[str, Any]:
         self._enter(path)
         readable: dict[str, Any] = {}
         for key, element in dict.items(value):
             if not isinstance(key, str):
-                raise self._unstorable(path, f"the key {shown(key)} is a {type(key).__name__}, not a string")
+                raise self._unstorable(
+                    path, f"the key {shown(key)} is a {type(key).__name__}, not a string"
+                )
             name = self.text(key, path)
             place = name
             if not is_plain_key(name):
@@ -208,12 +233,18 @@ class _Walk:
     def _enter(self, path: Path) -> None:
         self.containers += 1
         if len(path) > MAX_DEPTH:
-            raise UnstorableValueError(f"{self.name}: nested deeper than {MAX_DEPTH} levels, or within itself")
+            raise UnstorableValueError(
+                f"{self.name}: nested deeper than {MAX_DEPTH} levels, or within itself"
+            )
         if self.containers > MOST_CONTAINERS:
-            raise UnstorableValueError(f"{self.name}: more than {MOST_CONTAINERS:,} lists and objects")
+            raise UnstorableValueError(
+                f"{self.name}: more than {MOST_CONTAINERS:,} lists and objects"
+            )
 
     def _unstorable(self, path: Path, reason: str) -> UnstorableValueError:
-        place = ".".join(part[:LONGEST_SHOWN] for part in path).replace(".[", "[") or "the value itself"
+        place = (
+            ".".join(part[:LONGEST_SHOWN] for part in path).replace(".[", "[") or "the value itself"
+        )
         cut = place if len(place) <= LONGEST_SHOWN else f"{place[:LONGEST_SHOWN]}..."
         return UnstorableValueError(f"{self.name}: at {cut}: {reason}")
 
@@ -245,7 +276,8 @@ def elements(value: Any) -> Iterable[Any]:
 def digest_of(readable: Mapping[str, Any]) -> bytes:
     """Name what a readable copy says, however a tool has written it down.
 
-    Numbers that are equal count as one, in whatever type BSON holds them, and the order of fields does not count.
+    Numbers that are equal count as one, in whatever type BSON holds them, and the order of fields
+    does not count.
     """
     return hashlib.blake2b(bson.encode({"value": _alike(readable)}), digest_size=16).digest()
 
@@ -261,7 +293,9 @@ def _alike(value: Any) -> Any:
 
 
 def _from_plain(value: Any) -> Any:
-    """Turn what PyMongo decodes into builtins: it gives 64-bit integers a type of its own, ``bson.Int64``."""
+    """Turn what PyMongo decodes into builtins: it gives 64-bit integers a type of its own,
+    ``bson.Int64``.
+    """
     if isinstance(value, str):
         if not is_text(value):
             raise CorruptDataError("its value holds bytes that are no text")
@@ -277,7 +311,8 @@ def _from_plain(value: Any) -> Any:
     return int(value) if isinstance(value, Int64) else value
 
 
-# --- what is exact ---------------------------------------------------------------------------------
+# --- what is exact
+# ---------------------------------------------------------------------------------
 
 
 def _exact(value: Any) -> Any:
@@ -296,7 +331,9 @@ def _exact(value: Any) -> Any:
 
 
 def _exact_object(value: dict[Any, Any]) -> dict[str, Any]:
-    """Say an object by itself, or by its pairs where a key is none of BSON or would be read as a special one."""
+    """Say an object by itself, or by its pairs where a key is none of BSON or would be read as a
+    special one.
+    """
     pairs = [(str.__str__(key), _exact(element)) for key, element in dict.items(value)]
     if any(key.startswith(SPECIAL) or not is_plain_key(key) for key, _ in pairs):
         return {f"{SPECIAL}object": [list(pair) for pair in pairs]}
@@ -333,6 +370,8 @@ def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 _SPECIAL_KINDS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "object": lambda value: _object(value[f"{SPECIAL}object"]),
     "tuple": lambda value: tuple(_from_exact(element) for element in value[f"{SPECIAL}tuple"]),
-    "time": lambda value: datetime.fromisoformat(value[f"{SPECIAL}time"]).replace(fold=value["fold"]),
+    "time": lambda value: datetime.fromisoformat(value[f"{SPECIAL}time"]).replace(
+        fold=value["fold"]
+    ),
     "integer": lambda value: int(value[f"{SPECIAL}integer"], 16),
 }

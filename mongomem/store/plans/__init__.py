@@ -13,8 +13,10 @@
 
 Rules that every plan keeps:
 
-- One document holds an item whole, so each put is atomic: value, vectors and expiry change together.
+- One document holds an item whole, so each put is atomic: value, vectors and expiry change
+  together.
 - Texts are embedded before the first write: an embedder that fails changes nothing.
-- What an index in memory proposes is read again and scored on the exact vectors: it never decides an answer.
+- What an index in memory proposes is read again and scored on the exact vectors: it never decides
+  an answer.
 - A filter narrows on the server and is decided in Python.
 """

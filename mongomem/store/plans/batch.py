@@ -33,7 +33,9 @@ async def batch(context: Context, ops: Iterable[Op]) -> list[Result]:
 
 
 async def put(context: Context, batches: Sequence[GroupedOps]) -> list[None]:
-    """Perform puts and deletions that were checked and encoded when they were asked for, all as one batch."""
+    """Perform puts and deletions that were checked and encoded when they were asked for, all as one
+    batch.
+    """
     await _write(context, join_writes(batches))
     return [None] * len(batches)
 
@@ -45,7 +47,9 @@ async def get(context: Context, ops: Sequence[GetOp]) -> list[Item | None]:
     return [found[place] for place in range(work.size)]
 
 
-async def search(context: Context, op: SearchOp, min_score: float | None = None) -> list[SearchItem]:
+async def search(
+    context: Context, op: SearchOp, min_score: float | None = None
+) -> list[SearchItem]:
     """Perform one search."""
     searches = {0: checked_search(op, context.indexing, min_score)}
     return (await _search(context, searches, context.now()))[0]
@@ -73,29 +77,49 @@ async def _read(context: Context, work: GroupedOps, now: datetime) -> dict[int, 
     return results
 
 
-async def _found(context: Context, searches: Mapping[int, Search], now: datetime) -> dict[int, list[Scored]]:
+async def _found(
+    context: Context, searches: Mapping[int, Search], now: datetime
+) -> dict[int, list[Scored]]:
     """Search one after the other, with the queries of all embedded before."""
     indexing = context.indexing
     queries = await _embedded_queries(indexing, searches.values()) if indexing else {}
     found: dict[int, list[Scored]] = {}
     for place, search in searches.items():
         if indexing and search.query in queries:
-            found[place] = await semantic_search(context, indexing, search, queries[search.query], now)
+            found[place] = await semantic_search(
+                context, indexing, search, queries[search.query], now
+            )
         else:
             found[place] = [(stored, None) for stored in await plain_search(context, search, now)]
     return found
 
 
-async def _embedded_queries(indexing: IndexSettings, searches: Iterable[Search]) -> dict[str | None, Vector]:
-    """Embed the queries of searches, equal ones once; not those of a search that asks for nothing."""
+async def _embedded_queries(
+    indexing: IndexSettings, searches: Iterable[Search]
+) -> dict[str | None, Vector]:
+    """Embed the queries of searches, equal ones once; not those of a search that asks for
+    nothing.
+    """
     texts = {search.query for search in searches if search.query and search.limit}
     vectors = await EmbedQueries(indexing.embedder, list(texts)) if texts else ()
     return dict(zip(texts, vectors, strict=True))
 
 
-async def _search(context: Context, searches: Mapping[int, Search], now: datetime) -> dict[int, list[SearchItem]]:
-    """Search by meaning where there is a query and an index, else in order of update; then refresh what was found."""
+async def _search(
+    context: Context, searches: Mapping[int, Search], now: datetime
+) -> dict[int, list[SearchItem]]:
+    """Search by meaning where there is a query and an index, else in order of update; then refresh
+    what was found.
+    """
     found = await _found(context, searches, now)
-    used = {stored.id: stored for place, one in searches.items() if one.refresh_ttl for stored, _ in found[place]}
+    used = {
+        stored.id: stored
+        for place, one in searches.items()
+        if one.refresh_ttl
+        for stored, _ in found[place]
+    }
     await read.refresh(context, list(used.values()), now)
-    return {place: [stored.search_item(score) for stored, score in answers] for place, answers in found.items()}
+    return {
+        place: [stored.search_item(score) for stored, score in answers]
+        for place, answers in found.items()
+    }

@@ -1,7 +1,8 @@
-"""Plans that propose candidates for a query: from memory, from a reading of everything, or from Atlas.
+"""Plans that propose candidates for a query: from memory, from a reading of everything, or from
+Atlas.
 
-Candidates are read again and scored by `mongomem.store.plans.semantic_search`, wherever they come from. So sources
-differ in speed and freshness, never in scores.
+Candidates are read again and scored by `mongomem.store.plans.semantic_search`, wherever they come
+from. So sources differ in speed and freshness, never in scores.
 """
 
 from __future__ import annotations
@@ -76,26 +77,48 @@ async def proposer(
 
 
 async def _propose_from_memory(
-    matrix: MemoryIndex, news: Collection[str], query: Vector, count: int, among: Collection[str] | None
+    matrix: MemoryIndex,
+    news: Collection[str],
+    query: Vector,
+    count: int,
+    among: Collection[str] | None,
 ) -> Candidates:
-    """Propose what ranks best, and behind it the news, of which the matrix has nothing or something outdated."""
+    """Propose what ranks best, and behind it the news, of which the matrix has nothing or something
+    outdated.
+    """
     ranking = await Compute(partial(matrix.rank, query, count + len(news), among), matrix.size)
     return Candidates([item for _, item in ranking if item not in news] + list(news))
 
 
 async def _propose_by_survey(
-    context: Context, indexing: IndexSettings, path: str, query: Vector, count: int, among: Collection[str] | None
+    context: Context,
+    indexing: IndexSettings,
+    path: str,
+    query: Vector,
+    count: int,
+    among: Collection[str] | None,
 ) -> Candidates:
-    return Candidates([item for _, item in await survey(context, indexing, path, query, count, among)])
+    return Candidates(
+        [item for _, item in await survey(context, indexing, path, query, count, among)]
+    )
 
 
 async def _propose_by_atlas(
-    context: Context, indexing: IndexSettings, path: str, query: Vector, count: int, among: set[str] | None
+    context: Context,
+    indexing: IndexSettings,
+    path: str,
+    query: Vector,
+    count: int,
+    among: set[str] | None,
 ) -> Candidates:
-    """Ask along the graph first, and everything (ENN) where many or some particular ones are wanted."""
+    """Ask along the graph first, and everything (ENN) where many or some particular ones are
+    wanted.
+    """
     exact = among is not None or count * NEIGHBOURS > MOST_NEIGHBOURS
     name = index_name(context.items, indexing.fingerprint)
-    ask = partial(nearest, name, query, path=path, fingerprint=indexing.fingerprint, count=count, exact=exact)
+    ask = partial(
+        nearest, name, query, path=path, fingerprint=indexing.fingerprint, count=count, exact=exact
+    )
     found = await _neighbours(context, ask, among)
     ids = ids_in([*found, *await _recent(context, path)])
     return Candidates(list(dict.fromkeys(ids)), final=exact)
@@ -116,18 +139,24 @@ async def _recent(context: Context, path: str) -> list[Document]:
     """Read the ids of what changed below a path within `RECENT`, newest first."""
     since = Timestamp(int((context.now() - RECENT).timestamp()), 0)
     condition = {"prefixes": path, "changed_at": {"$gt": since}}
-    newest = Find(context.items, condition, {"_id": 1}, sort=[("changed_at", -1)], limit=MOST_RECENT)
+    newest = Find(
+        context.items, condition, {"_id": 1}, sort=[("changed_at", -1)], limit=MOST_RECENT
+    )
     return await find_with_hint(context, BY_CHANGE, newest)
 
 
 async def uses_atlas(context: Context, indexing: IndexSettings) -> bool:
-    """Say whether Atlas proposes: where the user says so, or, with "auto", where its index is there and answers."""
+    """Say whether Atlas proposes: where the user says so, or, with "auto", where its index is there
+    and answers.
+    """
     if context.backend != "auto":
         return context.backend == "atlas"
     if context.readiness.atlas is None:
         try:
             name = index_name(context.items, indexing.fingerprint)
-            context.readiness.atlas = is_queryable(await Aggregate(context.items, state_of_index(name)))
+            context.readiness.atlas = is_queryable(
+                await Aggregate(context.items, state_of_index(name))
+            )
         except (OperationFailure, NotImplementedError):  # a server, or a mongomock, without search
             context.readiness.atlas = False
     return context.readiness.atlas
@@ -141,9 +170,13 @@ async def set_up_atlas(context: Context, indexing: IndexSettings) -> None:
     """
     name = index_name(context.items, indexing.fingerprint)
     if not await Aggregate(context.items, state_of_index(name)):
-        await RunCommand(create_index(context.items, indexing.fingerprint, indexing.dims, indexing.metric))
+        await RunCommand(
+            create_index(context.items, indexing.fingerprint, indexing.dims, indexing.metric)
+        )
     for _ in range(POLLS):
         if is_queryable(await Aggregate(context.items, state_of_index(name))):
             return
         await Sleep(POLL_SECONDS)
-    raise ConfigurationError(f"The search index {name} does not answer after {POLLS * POLL_SECONDS:.0f} s")
+    raise ConfigurationError(
+        f"The search index {name} does not answer after {POLLS * POLL_SECONDS:.0f} s"
+    )

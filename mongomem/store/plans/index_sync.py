@@ -1,8 +1,8 @@
 """Plans that bring the codes of a namespace prefix into memory and keep them fresh.
 
 What was acknowledged before a search began is in what it ranks, whoever wrote it. The rules are in
-`mongomem.store.vectors.watermark`; here they are carried out: two small reads where something was written
-since, one where nothing was.
+`mongomem.store.vectors.watermark`; here they are carried out: two small reads where something was
+written since, one where nothing was.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ PAGE = 16384
 """Items read at a time: 25 MB of codes at 1,536 dimensions."""
 
 
-async def synced_index(context: Context, indexing: IndexSettings, path: str) -> tuple[MemoryIndex | None, list[str]]:
+async def synced_index(
+    context: Context, indexing: IndexSettings, path: str
+) -> tuple[MemoryIndex | None, list[str]]:
     """Return the matrix of a prefix, and the ids of what is not in it as it is now, a few at most.
 
     None where the matrix would be larger than is allowed.
@@ -54,9 +56,15 @@ async def synced_index(context: Context, indexing: IndexSettings, path: str) -> 
 
 
 async def survey(
-    context: Context, indexing: IndexSettings, path: str, query: Vector, count: int, among: Collection[str] | None
+    context: Context,
+    indexing: IndexSettings,
+    path: str,
+    query: Vector,
+    count: int,
+    among: Collection[str] | None,
 ) -> list[Candidate]:
-    """Rank as `MemoryIndex.rank` does, on a prefix that is too large to be held: reads all its codes, keeps few.
+    """Rank as `MemoryIndex.rank` does, on a prefix that is too large to be held: reads all its
+    codes, keeps few.
 
     Where it turns out to be smaller by now, it is held from the next search on.
     """
@@ -66,7 +74,9 @@ async def survey(
     while (last := await _page(context, indexing, path, last)).changes:
         heat = MemoryIndex(indexing.dims, indexing.metric)
         await _absorb(context, indexing, heat, last.changes)
-        ranking = await Compute(partial(heat.rank, query, count, among), len(last.changes) * indexing.dims)
+        ranking = await Compute(
+            partial(heat.rank, query, count, among), len(last.changes) * indexing.dims
+        )
         size += heat.size
         finalists.absorb(_of_ranked(last.changes, ranking))
     if size <= context.matrices.limit:
@@ -81,7 +91,8 @@ def _of_ranked(changes: Iterable[Change], ranking: Iterable[Candidate]) -> Itera
 
 
 async def _loads(context: Context, indexing: IndexSettings, matrix: MemoryIndex, path: str) -> bool:
-    """Load a matrix where nobody has done so or is at it, else wait for that; say whether it was this one that did.
+    """Load a matrix where nobody has done so or is at it, else wait for that; say whether it was
+    this one that did.
 
     What another one loads began before, and may not hold what was written since.
     """
@@ -99,21 +110,34 @@ async def _loads(context: Context, indexing: IndexSettings, matrix: MemoryIndex,
 async def _load(context: Context, indexing: IndexSettings, matrix: MemoryIndex, path: str) -> None:
     """Read a prefix for the first time, in the order of ids; stops where it gets too large.
 
-    Stamps are left out, 5,000 of them cost 3 ms: what changed within the last seconds is read once more.
+    Stamps are left out, 5,000 of them cost 3 ms: what changed within the last seconds is read once
+    more.
     """
     began = context.monotonic()
     server_time, stamps = await _start(context, path)
     page = Page()
-    while (page := await _page(context, indexing, path, page)).changes and matrix.size <= context.matrices.limit:
+    while (
+        page := await _page(context, indexing, path, page)
+    ).changes and matrix.size <= context.matrices.limit:
         await _absorb(context, indexing, matrix, page.changes)
-    matrix.note(stamps, began=began, ended=context.monotonic(), server_time=server_time, latest=context.latest_stamp())
+    matrix.note(
+        stamps,
+        began=began,
+        ended=context.monotonic(),
+        server_time=server_time,
+        latest=context.latest_stamp(),
+    )
     matrix.sweep({})
 
 
 async def _start(context: Context, path: str) -> tuple[int, list[Stamp]]:
-    """Ask for the time of day of the server that stamps; for the newest stamp where it does not say, or only routes."""
+    """Ask for the time of day of the server that stamps; for the newest stamp where it does not
+    say, or only routes.
+    """
     hello = await RunCommand({"hello": 1})
-    if "localTime" in hello and hello.get("msg") != "isdbgrid":  # a mongos, whose clock stamps nothing
+    if (
+        "localTime" in hello and hello.get("msg") != "isdbgrid"
+    ):  # a mongos, whose clock stamps nothing
         return int(as_utc(hello["localTime"]).timestamp()), []
     return 0, await newest_stamps(context, path)
 
@@ -121,7 +145,8 @@ async def _start(context: Context, path: str) -> tuple[int, list[Stamp]]:
 async def _sweep(context: Context, matrix: MemoryIndex, path: str) -> None:
     """Drop from a matrix what is gone, by reading which ids there are: an index entry each.
 
-    In the order of changes: an item that changes meanwhile moves to where the reading has still to come.
+    In the order of changes: an item that changes meanwhile moves to where the reading has still to
+    come.
     """
     seen = matrix.seen()
     find = Find(context.items, {"prefixes": path}, {"_id": 1}, sort=[("changed_at", 1)])
@@ -142,43 +167,72 @@ class Page:
 
 
 async def _page(context: Context, indexing: IndexSettings, path: str, before: Page) -> Page:
-    """Read the codes behind a page in the order of ids, which never change; nothing behind the last one."""
+    """Read the codes behind a page in the order of ids, which never change; nothing behind the last
+    one.
+    """
     if before.is_last:
         return Page(is_last=True)
     prefix = namespace_of(path)
     behind = {"$gt": before.changes[-1].id} if before.changes else {}
-    condition = {"_id": {**id_range(prefix), **behind}, "path": path_range(prefix), "index": indexing.fingerprint}
-    found = await Find(context.items, condition, {"codes": 1}, sort=[("_id", 1)], limit=PAGE, hint=BY_ID)
+    condition = {
+        "_id": {**id_range(prefix), **behind},
+        "path": path_range(prefix),
+        "index": indexing.fingerprint,
+    }
+    found = await Find(
+        context.items, condition, {"codes": 1}, sort=[("_id", 1)], limit=PAGE, hint=BY_ID
+    )
     changes = [
-        Change(document["_id"], LOWEST_STAMP, document.get("codes")) for document in found if is_id(document["_id"])
+        Change(document["_id"], LOWEST_STAMP, document.get("codes"))
+        for document in found
+        if is_id(document["_id"])
     ]
     return Page(changes, is_last=len(found) < PAGE)
 
 
-async def _absorb(context: Context, indexing: IndexSettings, matrix: MemoryIndex, changes: Sequence[Change]) -> None:
-    """Take changes into a matrix; items whose codes are damaged have no vector, and are told once."""
-    for item in await Compute(partial(matrix.absorb, changes, context.latest_stamp()), len(changes) * indexing.dims):
-        context.damage.note(repr(item), f"{name_of({'_id': item})} follows unscored: its codes are damaged")
+async def _absorb(
+    context: Context, indexing: IndexSettings, matrix: MemoryIndex, changes: Sequence[Change]
+) -> None:
+    """Take changes into a matrix; items whose codes are damaged have no vector, and are told
+    once.
+    """
+    for item in await Compute(
+        partial(matrix.absorb, changes, context.latest_stamp()), len(changes) * indexing.dims
+    ):
+        context.damage.note(
+            repr(item), f"{name_of({'_id': item})} follows unscored: its codes are damaged"
+        )
 
 
-async def _catch_up(context: Context, indexing: IndexSettings, matrix: MemoryIndex, path: str) -> list[str]:
+async def _catch_up(
+    context: Context, indexing: IndexSettings, matrix: MemoryIndex, path: str
+) -> list[str]:
     """Read which items changed since, an index entry each, and the codes of those that are news.
 
-    A few may wait: their ids are returned, for they can as well be looked at themselves. What this read
-    has met is not noted then, so that the next one meets it again.
+    A few may wait: their ids are returned, for they can as well be looked at themselves. What this
+    read has met is not noted then, so that the next one meets it again.
     """
     began = context.monotonic()
     condition = {"prefixes": path, "changed_at": {"$gt": matrix.freshness.floor}}
-    met = stamps_in(await find_with_hint(context, BY_CHANGE, Find(context.items, condition, {"changed_at": 1})))
+    met = stamps_in(
+        await find_with_hint(context, BY_CHANGE, Find(context.items, condition, {"changed_at": 1}))
+    )
     unknown = matrix.unknown(met)
     if unknown and matrix.may_wait(len(unknown)):
         return unknown
     await _read_again(context, indexing, matrix, unknown)
-    matrix.note([stamp for _, stamp in met], began=began, ended=context.monotonic(), latest=context.latest_stamp())
+    matrix.note(
+        [stamp for _, stamp in met],
+        began=began,
+        ended=context.monotonic(),
+        latest=context.latest_stamp(),
+    )
     return []
 
 
-async def _read_again(context: Context, indexing: IndexSettings, matrix: MemoryIndex, ids: Sequence[str]) -> None:
+async def _read_again(
+    context: Context, indexing: IndexSettings, matrix: MemoryIndex, ids: Sequence[str]
+) -> None:
     """Take items into a matrix as they are now."""
     for start in range(0, len(ids), PAGE):
         found = await find_by_id(context, ids[start : start + PAGE], CODED)
@@ -188,7 +242,9 @@ async def _read_again(context: Context, indexing: IndexSettings, matrix: MemoryI
 def _changes(documents: Sequence[Document], indexing: IndexSettings) -> list[Change]:
     """Read documents as changes; vectors of another configuration count as none."""
     codes = {
-        document["_id"]: document.get("codes") if document.get("index") == indexing.fingerprint else None
+        document["_id"]: document.get("codes")
+        if document.get("index") == indexing.fingerprint
+        else None
         for document in documents
     }
     return [Change(item, stamp, codes[item]) for item, stamp in stamps_in(documents)]

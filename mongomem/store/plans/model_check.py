@@ -1,7 +1,9 @@
-"""Plans that look whether what is embedded is what was meant: by the model that it was, and at paths that exist.
+"""Plans that look whether what is embedded is what was meant: by the model that it was, and at
+paths that exist.
 
-Neither can be told by the options of a store. A function may have another body, and a server another model under its
-name; so what an embedder answers is held against a vector that it made before. A path may be misspelled, or optional.
+Neither can be told by the options of a store. A function may have another body, and a server
+another model under its name; so what an embedder answers is held against a vector that it made
+before. A path may be misspelled, or optional.
 """
 
 from __future__ import annotations
@@ -34,11 +36,13 @@ LONGEST_SAMPLE = 2_000
 """Characters of a text that is embedded again."""
 
 LIKE = 0.2
-"""How far two vectors of one text may be apart, for each length one, and be of one model: a cosine of 0.98. Rounding is
-far below it, also that of half precision and of other hardware; another model of the same size is above one."""
+"""How far two vectors of one text may be apart, for each length one, and be of one model: a cosine
+of 0.98. Rounding is far below it, also that of half precision and of other hardware; another model
+of the same size is above one."""
 
 LATEST = 200
-"""So many of the items that were updated last are looked at for a path before it is called a mistake."""
+"""So many of the items that were updated last are looked at for a path before it is called a
+mistake."""
 
 STORED = {**SHOWN, "index_fields": 1, "generation": 1, "vectors": 1}
 
@@ -53,11 +57,12 @@ class Sample:
 
 
 async def compare_answers(context: Context, indexing: IndexSettings) -> None:
-    """See that an embedder answers as it did when the vectors of the store were made: once in a process.
+    """See that an embedder answers as it did when the vectors of the store were made: once in a
+    process.
 
-    Costs two small reads and one request with one short text. An embedder that is never the same, as fakes are, and one
-    that refuses the text, cannot be compared. Where the user says what the model is called that counts, and there is a
-    warning.
+    Costs two small reads and one request with one short text. An embedder that is never the same,
+    as fakes are, and one that refuses the text, cannot be compared. Where the user says what the
+    model is called that counts, and there is a warning.
 
     Raises:
         IndexMismatchError: It is another model under the same name.
@@ -74,7 +79,9 @@ async def compare_answers(context: Context, indexing: IndexSettings) -> None:
 
 
 async def _is_another_model(indexing: IndexSettings, sample: Sample) -> bool:
-    """Say whether a text gets another vector than it had, and that one again: else it is made by chance."""
+    """Say whether a text gets another vector than it had, and that one again: else it is made by
+    chance.
+    """
     now = await _embedded_again(indexing, sample.text)
     if now is None or _are_alike(now, sample.vector, indexing.metric):
         return False
@@ -86,13 +93,16 @@ def _changed(indexing: IndexSettings, sample: Sample) -> IndexMismatchError:
     model = shown(indexing.embedder.fingerprint)
     return IndexMismatchError(
         f"{model} embeds a text of {sample.name} in another way than when it was stored, "
-        "though the index configuration is the same: another model answers by that name, or a function was changed. "
-        "Use the former one, or make all vectors anew: store.reindex(force=True)."
+        "though the index configuration is the same: another model answers by that name, or a "
+        "function was changed. Use the former one, or make all vectors anew: "
+        "store.reindex(force=True)."
     )
 
 
 async def _sample(context: Context, indexing: IndexSettings) -> Sample | None:
-    """Find a short text of which the store has a vector by this configuration, in the first items."""
+    """Find a short text of which the store has a vector by this configuration, in the first
+    items.
+    """
     some = list(islice(filter(is_id, await _embedded_ids(context, indexing)), MOST_READ))
     found = await find_by_id(context, some, STORED) if some else []
     samples = (sample for document in found for sample in _samples(indexing, document))
@@ -102,9 +112,15 @@ async def _sample(context: Context, indexing: IndexSettings) -> Sample | None:
 async def _embedded_ids(context: Context, indexing: IndexSettings) -> list[Any]:
     """Read which of the first items have vectors by a configuration."""
     marks = {"index": 1, "generation": 1, "vectors.digest": 1}
-    page = await Find(context.items, {"_id": {"$gte": ""}}, marks, sort=[("_id", 1)], limit=SAMPLED, hint=BY_ID)
+    page = await Find(
+        context.items, {"_id": {"$gte": ""}}, marks, sort=[("_id", 1)], limit=SAMPLED, hint=BY_ID
+    )
     ours = indexing.fingerprint, indexing.generation
-    return [one["_id"] for one in page if one.get("vectors") and (one.get("index"), one.get("generation", 0)) == ours]
+    return [
+        one["_id"]
+        for one in page
+        if one.get("vectors") and (one.get("index"), one.get("generation", 0)) == ours
+    ]
 
 
 def _samples(indexing: IndexSettings, document: Document) -> list[Sample]:
@@ -113,7 +129,11 @@ def _samples(indexing: IndexSettings, document: Document) -> list[Sample]:
     except (CorruptDataError, SchemaVersionError):
         return []
     vectors = vectors_of([document], indexing)
-    short = (digest for digest, text in texts.items() if digest in vectors and len(text) <= LONGEST_SAMPLE)
+    short = (
+        digest
+        for digest, text in texts.items()
+        if digest in vectors and len(text) <= LONGEST_SAMPLE
+    )
     return [Sample(texts[digest], vectors[digest], name_of(document)) for digest in short]
 
 
@@ -137,21 +157,33 @@ def _are_alike(one: Vector, other: Vector, metric: Metric) -> bool:
 
 
 async def warn_of_blank_paths(context: Context, least: int = MANY) -> None:
-    """Warn of a path that has given no text to so many items put by this store, nor to those updated last: once.
+    """Warn of a path that has given no text to so many items put by this store, nor to those
+    updated last: once.
 
     A field that is only optional stands in one of them, now or then.
     """
     suspects = context.coverage.suspects(least)
     if not suspects:
         return
-    find = Find(context.items, {"prefixes": ""}, {"vectors.path": 1}, sort=[("updated_at", -1)], limit=LATEST)
-    there = {entry.get("path") for item in await find_with_hint(context, BY_UPDATE, find) for entry in entries_in(item)}
+    find = Find(
+        context.items,
+        {"prefixes": ""},
+        {"vectors.path": 1},
+        sort=[("updated_at", -1)],
+        limit=LATEST,
+    )
+    there = {
+        entry.get("path")
+        for item in await find_with_hint(context, BY_UPDATE, find)
+        for entry in entries_in(item)
+    }
     for path, count in suspects.items():
         context.coverage.settle(path)
         if path not in there:
             logger.warning(
-                "mongomem: none of the %d items that were to be embedded at the path %s had a text there: it embeds "
-                "nothing. Is it misspelled, in the fields of the index or the index= of a put? (%s)",
+                "mongomem: none of the %d items that were to be embedded at the path %s had a text "
+                "there: it embeds nothing. Is it misspelled, in the fields of the index or the "
+                "index= of a put? (%s)",
                 count,
                 shown(path),
                 context.items,

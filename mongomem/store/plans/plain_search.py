@@ -1,9 +1,10 @@
-"""Plans that read items newest update first: plain search, and what follows the scored answers of a semantic one.
+"""Plans that read items newest update first: plain search, and what follows the scored answers of a
+semantic one.
 
-This order changes while it is read: what is updated moves to its front, from a page not read yet to one that was read
-already. The server itself lets others write while it reads for long. So where more than one page was read, or one by
-conditions took long, what changed meanwhile is read at the end, in the order of changes, in which items only ever move
-to where that reading has still to come.
+This order changes while it is read: what is updated moves to its front, from a page not read yet to
+one that was read already. The server itself lets others write while it reads for long. So where
+more than one page was read, or one by conditions took long, what changed meanwhile is read at the
+end, in the order of changes, in which items only ever move to where that reading has still to come.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ NEWEST_FIRST = (("updated_at", -1), ("_id", 1))
 PAGE = 500
 
 LONG_SECONDS = 0.005
-"""In less than this the server reads a page as one (MongoDB 6.0 lets others write after 10 ms or 1,000 steps, see
-``internalQueryExecYieldPeriodMS``)."""
+"""In less than this the server reads a page as one (MongoDB 6.0 lets others write after 10 ms or
+1,000 steps, see ``internalQueryExecYieldPeriodMS``)."""
 
 
 async def plain_search(context: Context, search: Search, now: datetime) -> list[StoredItem]:
@@ -40,13 +41,21 @@ async def plain_search(context: Context, search: Search, now: datetime) -> list[
 
 
 async def newest_matching(
-    context: Context, search: Search, now: datetime, *, skip: int, limit: int, without: Collection[str] = ()
+    context: Context,
+    search: Search,
+    now: datetime,
+    *,
+    skip: int,
+    limit: int,
+    without: Collection[str] = (),
 ) -> list[StoredItem]:
-    """Read `limit` items below the prefix of a search that match its filter, behind the first `skip`, `without` some.
+    """Read `limit` items below the prefix of a search that match its filter, behind the first
+    `skip`, `without` some.
 
-    The order is total: by update, newest first, then by id. The server narrows, Python decides, and pages go on until
-    there are enough. An item that matches throughout is not missed by being updated meanwhile. Damaged items are left
-    out; one that was never met may count where the server alone skips.
+    The order is total: by update, newest first, then by id. The server narrows, Python decides, and
+    pages go on until there are enough. An item that matches throughout is not missed by being
+    updated meanwhile. Damaged items are left out; one that was never met may count where the server
+    alone skips.
     """
     if not limit:
         return []
@@ -96,7 +105,9 @@ def _wanted(context: Context, search: Search, now: datetime, without: Collection
 
 
 async def _pages(context: Context, wanted: Wanted, count: int) -> list[StoredItem]:
-    """Read pages until so many items are chosen, then what changed meanwhile, where a page may have missed it."""
+    """Read pages until so many items are chosen, then what changed meanwhile, where a page may have
+    missed it.
+    """
     began = context.monotonic()
     size = min(PAGE, count) + wanted.unrefused
     page = first = await _page(context, wanted, [], limit=size)
@@ -125,27 +136,34 @@ async def _page(
     return await find_with_hint(context, BY_UPDATE, find)
 
 
-async def _page_behind(context: Context, wanted: Wanted, last: Document, read: int, *, limit: int) -> list[Document]:
+async def _page_behind(
+    context: Context, wanted: Wanted, last: Document, read: int, *, limit: int
+) -> list[Document]:
     """Read the page behind a document, the last of so many that were read.
 
-    One that is damaged may name no place in the order, for the server compares values of one type only: then as many
-    are skipped.
+    One that is damaged may name no place in the order, for the server compares values of one type
+    only: then as many are skipped.
     """
     moment, item = last.get("updated_at"), last["_id"]
     if not isinstance(moment, (datetime, DatetimeMS)) or not is_id(item):
         return await _page(context, wanted, [], skip=read, limit=limit)
-    behind = {"updated_at": {"$lte": moment}, "$or": [{"updated_at": {"$lt": moment}}, {"_id": {"$gt": item}}]}
+    behind = {
+        "updated_at": {"$lte": moment},
+        "$or": [{"updated_at": {"$lt": moment}}, {"_id": {"$gt": item}}],
+    }
     return await _page(context, wanted, [behind], limit=limit)
 
 
 async def _changed_since(context: Context, wanted: Wanted, began: float) -> list[Document]:
     """Read what became visible since a time of the monotonic clock, and a little before.
 
-    The stamps of that are below the newest one by not more than the time until now and `IN_FLIGHT_SECONDS`, see
-    `mongomem.store.vectors.watermark`.
+    The stamps of that are below the newest one by not more than the time until now and
+    `IN_FLIGHT_SECONDS`, see `mongomem.store.vectors.watermark`.
     """
     newest = await newest_stamps(context, wanted.search.path)
     seconds = max([0, *(stamp.time for stamp in newest)])
     floor = seconds - IN_FLIGHT_SECONDS - math.ceil(context.monotonic() - began)
     changed = {"$and": [*wanted.narrowed, {"changed_at": {"$gt": Timestamp(max(0, floor), 0)}}]}
-    return await find_with_hint(context, BY_CHANGE, Find(context.items, changed, SHOWN, sort=[("changed_at", 1)]))
+    return await find_with_hint(
+        context, BY_CHANGE, Find(context.items, changed, SHOWN, sort=[("changed_at", 1)])
+    )

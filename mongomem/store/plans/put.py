@@ -32,16 +32,16 @@ from mongomem.store.plans.setup import agree_on_configuration
 from mongomem.store.vectors.quantization import Vector
 
 LONG = 2**20
-"""From this many characters of texts and names on the size of an item is looked at before anything is asked, and not
-only when it is embedded."""
+"""From this many characters of texts and names on the size of an item is looked at before anything
+is asked, and not only when it is embedded."""
 
 
 async def write(context: Context, batch: GroupedOps) -> None:
     """Embed, then write all puts and deletions of a batch.
 
-    Each item changes at once, with its vectors. What fails before the one write, an embedder or an item
-    too large, leaves everything as it was; a batch cut short may have changed some items and not others,
-    and does the rest when it is repeated.
+    Each item changes at once, with its vectors. What fails before the one write, an embedder or an
+    item too large, leaves everything as it was; a batch cut short may have changed some items and
+    not others, and does the rest when it is repeated.
     """
     puts = batch.puts
     _check_long(context, puts.values())
@@ -54,10 +54,13 @@ async def write(context: Context, batch: GroupedOps) -> None:
 
 
 def _updates(
-    context: Context, puts: Mapping[str, NewItem], existing: Mapping[str, Document], embedded: Mapping[str, Embedded]
+    context: Context,
+    puts: Mapping[str, NewItem],
+    existing: Mapping[str, Document],
+    embedded: Mapping[str, Embedded],
 ) -> Iterator[tuple[str, Update]]:
-    """Encode the puts, and refuse those that are too large. The time is that after embedding, which may take longer
-    than an item is to live.
+    """Encode the puts, and refuse those that are too large. The time is that after embedding, which
+    may take longer than an item is to live.
     """
     now = context.now()
     for item, put in puts.items():
@@ -69,7 +72,9 @@ def _updates(
 
 
 def _check_long(context: Context, puts: Iterable[NewItem]) -> None:
-    """Refuse items that are too large as they are, before their long texts are embedded, which takes its time."""
+    """Refuse items that are too large as they are, before their long texts are embedded, which
+    takes its time.
+    """
     for put in puts:
         if len(put.id) + sum(len(text.text) for text in put.texts) > LONG:
             update = encode_item(put, None, now=context.now(), there=None, revive=False)
@@ -77,20 +82,35 @@ def _check_long(context: Context, puts: Iterable[NewItem]) -> None:
 
 
 async def embed(
-    context: Context, indexing: IndexSettings, texts: Mapping[str, Sequence[EmbeddedText]], known: Mapping[str, Vector]
+    context: Context,
+    indexing: IndexSettings,
+    texts: Mapping[str, Sequence[EmbeddedText]],
+    known: Mapping[str, Vector],
 ) -> dict[str, Embedded]:
     """Give the texts of each item their vectors: those `known` by digest, or new ones.
 
     Equal texts are embedded once, all new ones in one call.
     """
-    digests = {item: {indexing.digest(text.text): text for text in each} for item, each in texts.items()}
-    missing = {key: text.text for each in digests.values() for key, text in each.items() if key not in known}
+    digests = {
+        item: {indexing.digest(text.text): text for text in each} for item, each in texts.items()
+    }
+    missing = {
+        key: text.text
+        for each in digests.values()
+        for key, text in each.items()
+        if key not in known
+    }
     vectors = {**known, **await _new_vectors(context, indexing, missing)} if missing else known
     named = indexing.fingerprint, indexing.generation, indexing.metric
-    return {item: Embedded(*named, each, _rows(each, vectors, indexing.dims)) for item, each in digests.items()}
+    return {
+        item: Embedded(*named, each, _rows(each, vectors, indexing.dims))
+        for item, each in digests.items()
+    }
 
 
-async def _new_vectors(context: Context, indexing: IndexSettings, texts: Mapping[str, str]) -> dict[str, Vector]:
+async def _new_vectors(
+    context: Context, indexing: IndexSettings, texts: Mapping[str, str]
+) -> dict[str, Vector]:
     """Embed texts, by their digests, and see that the embedder answers as it did before."""
     made = await EmbedDocuments(indexing.embedder, list(texts.values()))
     await compare_answers(context, indexing)
@@ -100,27 +120,35 @@ async def _new_vectors(context: Context, indexing: IndexSettings, texts: Mapping
 async def delete_namespace(context: Context, prefix: Namespace) -> int:
     """Delete every item below a prefix; return how many. Repeating it finishes what was cut short.
 
-    Those go that stand there, and those whose names are from there, wherever somebody has moved them.
+    Those go that stand there, and those whose names are from there, wherever somebody has moved
+    them.
 
     Raises:
-        InvalidNamespaceError: The prefix is empty: everything of everyone is never meant by accident.
+        InvalidNamespaceError: The prefix is empty: everything of everyone is never meant by
+            accident.
     """
     checked = check_namespace(prefix, "prefix")
     if not checked:
         raise InvalidNamespaceError("delete_namespace needs a prefix of one label or more")
-    reply = await DeleteMany(context.items, {"$or": [{"path": path_range(checked)}, {"_id": id_range(checked)}]})
+    reply = await DeleteMany(
+        context.items, {"$or": [{"path": path_range(checked)}, {"_id": id_range(checked)}]}
+    )
     context.matrices.forget(partial(paths_meet, path_of(checked)))
     return int(reply.deleted_count)
 
 
 async def sweep(context: Context) -> int:
-    """Delete every item whose time is over; return how many. The server does the same within a minute."""
+    """Delete every item whose time is over; return how many. The server does the same within a
+    minute.
+    """
     reply = await DeleteMany(context.items, {"expires_at": {"$lte": context.now()}})
     return int(reply.deleted_count)
 
 
 async def _existing(context: Context, puts: Mapping[str, NewItem]) -> dict[str, Document]:
-    """Read what the puts are about to replace: whether it lives, and its vectors where texts may be the same."""
+    """Read what the puts are about to replace: whether it lives, and its vectors where texts may be
+    the same.
+    """
     if not puts:
         return {}
     shown = {"expires_at": 1, "created_at": 1}
@@ -139,7 +167,8 @@ def _lives(context: Context, document: Document, now: datetime) -> bool:
 async def _embed_puts(
     context: Context, puts: Mapping[str, NewItem], existing: Mapping[str, Document]
 ) -> dict[str, Embedded]:
-    """Embed the texts of puts, and see that it is done as the store has it: the first vectors decide that.
+    """Embed the texts of puts, and see that it is done as the store has it: the first vectors
+    decide that.
 
     What the store calls the configuration may turn out only then; then it is done once more.
     """
@@ -159,5 +188,7 @@ async def _embed_puts(
 
 
 def _rows(digests: Iterable[str], vectors: Mapping[str, Vector], dims: int) -> Vector:
-    rows: Vector = np.array([vectors[digest] for digest in digests], dtype=np.float32).reshape(-1, dims)
+    rows: Vector = np.array([vectors[digest] for digest in digests], dtype=np.float32).reshape(
+        -1, dims
+    )
     return rows

@@ -12,7 +12,15 @@ from langgraph.store.base import GetOp, Item, ListNamespacesOp
 from pymongo.errors import OperationFailure
 
 from mongomem.arguments import shown
-from mongomem.engine.commands import BAD_HINT, UNAUTHORIZED, Aggregate, BulkWrite, Document, Find, Update
+from mongomem.engine.commands import (
+    BAD_HINT,
+    UNAUTHORIZED,
+    Aggregate,
+    BulkWrite,
+    Document,
+    Find,
+    Update,
+)
 from mongomem.store.context import Context
 from mongomem.store.documents.filter import matches
 from mongomem.store.documents.item import BY_CHANGE, BY_ID, SHOWN
@@ -30,7 +38,13 @@ from mongomem.store.documents.namespace import (
     slices,
 )
 from mongomem.store.documents.ops import Search
-from mongomem.store.documents.stored_item import StoredItem, ids_in, read_item, sound_items, stamps_in
+from mongomem.store.documents.stored_item import (
+    StoredItem,
+    ids_in,
+    read_item,
+    sound_items,
+    stamps_in,
+)
 from mongomem.store.documents.ttl import expires_at
 
 
@@ -43,20 +57,26 @@ async def get(context: Context, ops: Mapping[int, GetOp], now: datetime) -> dict
     """
     ids = {place: item_id(op.namespace, op.key) for place, op in ops.items()}
     found = map(read_item, (await find_named(context, ids.values(), SHOWN)).values())
-    there = {stored.id: stored for stored in found if not context.expiry.is_over(stored.expires_at, now)}
+    there = {
+        stored.id: stored for stored in found if not context.expiry.is_over(stored.expires_at, now)
+    }
     kept = {ids[place] for place, op in ops.items() if op.refresh_ttl}
     await refresh(context, [stored for item, stored in there.items() if item in kept], now)
     return {place: there[item].item() if item in there else None for place, item in ids.items()}
 
 
 async def find_named(context: Context, ids: Iterable[str], shown: Document) -> dict[str, Document]:
-    """Read the documents with these ids, wherever somebody has moved them: an item that was is not absent.
+    """Read the documents with these ids, wherever somebody has moved them: an item that was is not
+    absent.
 
-    Of two on a sharded cluster, which tells ids apart within a shard only, the one counts that stands where it belongs.
+    Of two on a sharded cluster, which tells ids apart within a shard only, the one counts that
+    stands where it belongs.
     """
     found: dict[str, Document] = {}
     for part in slices(sorted(set(ids))):
-        for document in await Find(context.items, {"_id": one_of(part)}, {**shown, "path": 1}, hint=BY_ID):
+        for document in await Find(
+            context.items, {"_id": one_of(part)}, {**shown, "path": 1}, hint=BY_ID
+        ):
             item = document["_id"]
             if item not in found or document.get("path") == path_of_item(item):
                 found[item] = document
@@ -72,7 +92,11 @@ async def find_by_id(
     """
     found: list[Document] = []
     for part in slices(sorted(set(ids))):
-        condition = {"_id": one_of(part), "path": one_of(map(path_of_item, part)), **(narrowed or {})}
+        condition = {
+            "_id": one_of(part),
+            "path": one_of(map(path_of_item, part)),
+            **(narrowed or {}),
+        }
         found += await Find(context.items, condition, shown, hint=BY_ID)
     return found
 
@@ -84,7 +108,9 @@ def one_of(values: Iterable[Any]) -> Any:
 
 
 def answers(search: Search, stored: StoredItem) -> bool:
-    """Say whether an item is below the prefix of a search and matches its filter, by what it truly is."""
+    """Say whether an item is below the prefix of a search and matches its filter, by what it truly
+    is.
+    """
     return stored.namespace[: len(search.prefix)] == search.prefix and (
         search.filter is None or matches(search.filter, stored.value)
     )
@@ -101,13 +127,18 @@ class Placed:
 async def refresh(context: Context, items: Sequence[StoredItem], now: datetime) -> None:
     """Let items that were read live on from now. Does nothing for those that do not expire.
 
-    An item that expired or was removed in between stays away, and none lives shorter than it would have. A user who may
-    only read reads on.
+    An item that expired or was removed in between stays away, and none lives shorter than it would
+    have. A user who may only read reads on.
     """
     living = {"expires_at": {"$gt": context.now()}} if context.expiry.omit_expired else {}
     updates = [
         Update(
-            {"_id": stored.id, "path": path_of(stored.namespace), "ttl_minutes": stored.ttl_minutes, **living},
+            {
+                "_id": stored.id,
+                "path": path_of(stored.namespace),
+                "ttl_minutes": stored.ttl_minutes,
+                **living,
+            },
             {"$max": {"expires_at": expires_at(stored.ttl_minutes, now)}},
         )
         for stored in items
@@ -123,9 +154,11 @@ async def refresh(context: Context, items: Sequence[StoredItem], now: datetime) 
 
 
 async def find_with_hint(context: Context, index: str, find: Find) -> list[Document]:
-    """Read by the index that was made for it: left to itself, the server's planner may prefer to sort.
+    """Read by the index that was made for it: left to itself, the server's planner may prefer to
+    sort.
 
-    Where there are no indexes, since the user may not create any or somebody dropped them, reads by whatever there is.
+    Where there are no indexes, since the user may not create any or somebody dropped them, reads by
+    whatever there is.
     """
     if context.readiness.has_indexes(context.monotonic()):
         try:
@@ -138,29 +171,43 @@ async def find_with_hint(context: Context, index: str, find: Find) -> list[Docum
 
 
 async def newest_stamps(context: Context, path: str) -> list[Timestamp]:
-    """Read the newest stamp below a path, of those that a server may have given until now; none where nothing is."""
+    """Read the newest stamp below a path, of those that a server may have given until now; none
+    where nothing is.
+    """
     condition = {"prefixes": path, "changed_at": {"$lte": context.latest_stamp()}}
     find = Find(context.items, condition, {"changed_at": 1}, sort=[("changed_at", -1)], limit=1)
     return [stamp for _, stamp in stamps_in(await find_with_hint(context, BY_CHANGE, find))]
 
 
 async def list_namespaces(context: Context, op: ListNamespacesOp, now: datetime) -> list[Namespace]:
-    """List namespaces in their order: matched, cut to `max_depth`, each once, then `offset` and `limit`.
+    """List namespaces in their order: matched, cut to `max_depth`, each once, then `offset` and
+    `limit`.
 
-    They are read from an index and no item is. So a path that no namespace makes is left out, but one that somebody has
-    given an item of another namespace stands in the list.
+    They are read from an index and no item is. So a path that no namespace makes is left out, but
+    one that somebody has given an item of another namespace stands in the list.
     """
     conditions = op.match_conditions or ()
     found = await Aggregate(
         context.items,
         [
-            {"$match": {"path": path_range(literal_start(conditions)), **context.expiry.condition(now)}},
-            {"$sort": {"path": 1}},  # with this order the server jumps from path to path (DISTINCT_SCAN)
+            {
+                "$match": {
+                    "path": path_range(literal_start(conditions)),
+                    **context.expiry.condition(now),
+                }
+            },
+            {
+                "$sort": {"path": 1}
+            },  # with this order the server jumps from path to path (DISTINCT_SCAN)
             {"$group": {"_id": "$path"}},
         ],
     )
     namespaces = [namespace_of(path) for path in _paths(context, found)]
-    distinct = {namespace[: op.max_depth] for namespace in namespaces if matches_conditions(namespace, conditions)}
+    distinct = {
+        namespace[: op.max_depth]
+        for namespace in namespaces
+        if matches_conditions(namespace, conditions)
+    }
     return sorted(distinct)[op.offset : op.offset + op.limit]
 
 
@@ -168,20 +215,33 @@ def _paths(context: Context, found: Iterable[Document]) -> list[str]:
     paths = [document["_id"] for document in found]
     for path in paths:
         if not is_path(path):
-            context.damage.note(f"path {path!r}", f"Items with a damaged path are left out: {shown(path)}")
+            context.damage.note(
+                f"path {path!r}", f"Items with a damaged path are left out: {shown(path)}"
+            )
     return [path for path in paths if is_path(path)]
 
 
-async def items_after(context: Context, namespace: Namespace, after: str | None, limit: int) -> list[Placed]:
-    """Read the next items below a namespace in the order of their ids, which never change: none that is there
-    throughout is missed or repeated, whatever is written meanwhile. Damaged ones have no item.
+async def items_after(
+    context: Context, namespace: Namespace, after: str | None, limit: int
+) -> list[Placed]:
+    """Read the next items below a namespace in the order of their ids, which never change: none
+    that is there throughout is missed or repeated, whatever is written meanwhile. Damaged ones have
+    no item.
     """
     behind = {} if after is None else {"$gt": after}
-    find = Find(context.items, {"_id": {**id_range(namespace), **behind}}, SHOWN, sort=[("_id", 1)], limit=limit)
+    find = Find(
+        context.items,
+        {"_id": {**id_range(namespace), **behind}},
+        SHOWN,
+        sort=[("_id", 1)],
+        limit=limit,
+    )
     now = context.now()
     found = await replace(find, hint=BY_ID)
     sound = {stored.id: stored for stored in sound_items(found, context.damage)}
     items = {
-        item: stored.item() for item, stored in sound.items() if not context.expiry.is_over(stored.expires_at, now)
+        item: stored.item()
+        for item, stored in sound.items()
+        if not context.expiry.is_over(stored.expires_at, now)
     }
     return [Placed(item, items.get(item)) for item in ids_in(found)]

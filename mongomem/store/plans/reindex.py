@@ -71,14 +71,17 @@ class ReindexPass:
 
 
 def _place_of(item: str) -> tuple[tuple[str, ...], str]:
-    """Return the namespace and the key that an ``_id`` names: of a damaged item nothing else is certain."""
+    """Return the namespace and the key that an ``_id`` names: of a damaged item nothing else is
+    certain.
+    """
     path, _, key = item.partition(SEPARATOR * 2)
     return namespace_of(path), key
 
 
 @dataclass(slots=True)
 class Claim:
-    """The settings of a store that a reindex makes its own with the first item that it writes, and not before.
+    """The settings of a store that a reindex makes its own with the first item that it writes, and
+    not before.
 
     Attributes:
         target: What the vectors are to be made by.
@@ -94,26 +97,28 @@ class Claim:
 
 
 async def reindex(context: Context, force: bool = False) -> int:
-    """Make the vectors of every item as the store is configured now; return how many items were changed.
+    """Make the vectors of every item as the store is configured now; return how many items were
+    changed.
 
-    The old configuration stays in use until the first items are embedded: what fails before changes nothing. Then the
-    settings change, and the items are written: from that moment on stores with this configuration are accepted and
-    those with another refused, those that are in use already within ten seconds. A reindex to another configuration
-    ends this one.
-    Searches go on meanwhile: items that are not done yet follow, unscored. What is cut short goes on
-    where it was when it is called again. A text that keeps its model keeps its vector. Items written
-    meanwhile are left to their writers, and looked at again if those used another configuration.
+    The old configuration stays in use until the first items are embedded: what fails before changes
+    nothing. Then the settings change, and the items are written: from that moment on stores with
+    this configuration are accepted and those with another refused, those that are in use already
+    within ten seconds. A reindex to another configuration ends this one. Searches go on meanwhile:
+    items that are not done yet follow, unscored. What is cut short goes on where it was when it is
+    called again. A text that keeps its model keeps its vector. Items written meanwhile are left to
+    their writers, and looked at again if those used another configuration.
 
-    With `force` no vector is kept, also where the configuration is the same: for a model that is another one under its
-    name. Items that are not done yet are scored as before. Each such pass over the store has a number, its generation,
-    in the settings and on the items; one that was cut short goes on by any reindex, forced or not.
+    With `force` no vector is kept, also where the configuration is the same: for a model that is
+    another one under its name. Items that are not done yet are scored as before. Each such pass
+    over the store has a number, its generation, in the settings and on the items; one that was cut
+    short goes on by any reindex, forced or not.
 
     Raises:
         ConfigurationError: The store has no index configuration.
-        IndexMismatchError: Another reindex to another configuration has begun; or, without `force`, another model than
-            that of the stored vectors answers by its name.
-        ReindexError: Some items cannot be converted: their new vectors do not fit beside them, or they are damaged.
-            All others were. An error of the embedder ends the reindex as it is.
+        IndexMismatchError: Another reindex to another configuration has begun; or, without `force`,
+            another model than that of the stored vectors answers by its name.
+        ReindexError: Some items cannot be converted: their new vectors do not fit beside them, or
+            they are damaged. All others were. An error of the embedder ends the reindex as it is.
     """
     checked_flag("force", force)
     if context.configured is None:
@@ -143,10 +148,11 @@ def _claim(configured: IndexSettings, stored: Document | None, force: bool) -> C
 
 
 async def _make(context: Context, claim: Claim) -> None:
-    """Let the settings say what the vectors are made by, unless another reindex has changed them since this one began.
+    """Let the settings say what the vectors are made by, unless another reindex has changed them
+    since this one began.
 
-    Before each page is written, and after it was read: so what another one has made anew since is not written to, for
-    it is not as it was read, and what is written to before that one will find.
+    Before each page is written, and after it was read: so what another one has made anew since is
+    not written to, for it is not as it was read, and what is written to before that one will find.
 
     Raises:
         IndexMismatchError: It has.
@@ -159,23 +165,31 @@ async def _make(context: Context, claim: Claim) -> None:
 
 
 def _claiming(claim: Claim) -> Update:
-    """Build the change of the settings that a claim makes; of none where they are not as it has seen them."""
+    """Build the change of the settings that a claim makes; of none where they are not as it has
+    seen them.
+    """
     settings = claim.target.settings | ({FORCED: True} if claim.is_forced else {})
     if claim.seen is None:
         return Update({"_id": CONFIGURATION}, {"$setOnInsert": settings}, upsert=True)
     seen = {name: claim.seen.get(name) for name in ("fingerprint", "generation", FORCED)}
     gone = {name: "" for name in ("known_as", "generation", FORCED) if name not in settings}
-    return Update({"_id": CONFIGURATION, **seen}, {"$set": settings, **({"$unset": gone} if gone else {})})
+    return Update(
+        {"_id": CONFIGURATION, **seen}, {"$set": settings, **({"$unset": gone} if gone else {})}
+    )
 
 
 async def _check(context: Context, claim: Claim) -> None:
-    """See that the settings say what this reindex makes: two to different ones would undo each other's work.
+    """See that the settings say what this reindex makes: two to different ones would undo each
+    other's work.
 
     Raises:
         IndexMismatchError: They say something else.
     """
     stored = await stored_configuration(context) or {}
-    if (stored.get("fingerprint"), stored.get("generation", 0)) != (claim.target.fingerprint, claim.target.generation):
+    if (stored.get("fingerprint"), stored.get("generation", 0)) != (
+        claim.target.fingerprint,
+        claim.target.generation,
+    ):
         raise mismatch(context, claim.target, stored)
     context.readiness.agree(claim.target, context.monotonic())
     context.readiness.compared = True
@@ -189,7 +203,9 @@ async def _finish(context: Context, claim: Claim) -> None:
 
 
 async def _passes(context: Context, claim: Claim) -> tuple[int, ReindexPass]:
-    """Go through all items until one pass changes nothing; return how many were changed, and that last pass."""
+    """Go through all items until one pass changes nothing; return how many were changed, and that
+    last pass.
+    """
     last = await _pass(context, claim, ReindexPass())
     total = last.changed
     while last.changed:
@@ -199,25 +215,39 @@ async def _passes(context: Context, claim: Claim) -> tuple[int, ReindexPass]:
 
 
 async def _pass(context: Context, claim: Claim, before: ReindexPass) -> ReindexPass:
-    """Go once through all items that are not done, in the order of their ids; spare what was refused `before`."""
-    after: Document = {"_id": {"$gte": ""}}  # texts: an _id of another kind was put there by hand, and is no item's
+    """Go once through all items that are not done, in the order of their ids; spare what was
+    refused `before`.
+    """
+    after: Document = {
+        "_id": {"$gte": ""}
+    }  # texts: an _id of another kind was put there by hand, and is no item's
     now = ReindexPass()
     while True:
         condition = {**_undone(claim.target), **after}
-        page = await Find(context.items, condition, NEEDED, sort=[("_id", 1)], limit=PAGE, hint=BY_ID)
+        page = await Find(
+            context.items, condition, NEEDED, sort=[("_id", 1)], limit=PAGE, hint=BY_ID
+        )
         if not page:
             return now
-        now.refused |= {item["_id"]: before.refused[item["_id"]] for item in page if before.has_refused(item)}
+        now.refused |= {
+            item["_id"]: before.refused[item["_id"]] for item in page if before.has_refused(item)
+        }
         await _convert(context, claim, [item for item in page if not before.has_refused(item)], now)
         after = {"_id": {"$gt": page[-1]["_id"]}}
 
 
 def _undone(target: IndexSettings) -> Document:
     others: Document = {"index": {"$ne": target.fingerprint}}
-    return {"$or": [others, {"generation": {"$ne": target.generation}}]} if target.generation else others
+    return (
+        {"$or": [others, {"generation": {"$ne": target.generation}}]}
+        if target.generation
+        else others
+    )
 
 
-async def _convert(context: Context, claim: Claim, page: Sequence[Document], result: ReindexPass) -> None:
+async def _convert(
+    context: Context, claim: Claim, page: Sequence[Document], result: ReindexPass
+) -> None:
     texts = _texts(claim.target, page, result)
     embedded = await embed(context, claim.target, texts, vectors_of(page, claim.target))
     converted = [document for document in page if document["_id"] in embedded]
@@ -230,7 +260,9 @@ async def _convert(context: Context, claim: Claim, page: Sequence[Document], res
 def _fitting(
     documents: Sequence[Document], embedded: Mapping[str, Embedded], result: ReindexPass
 ) -> list[tuple[Document, Update]]:
-    """Pair documents with the changes that make their vectors anew; refuse those that these would make too large."""
+    """Pair documents with the changes that make their vectors anew; refuse those that these would
+    make too large.
+    """
     fitting: list[tuple[Document, Update]] = []
     for document in documents:
         update = _update(document, embedded[document["_id"]])
@@ -243,7 +275,9 @@ def _fitting(
     return fitting
 
 
-def _texts(indexing: IndexSettings, page: Sequence[Document], result: ReindexPass) -> dict[str, Sequence[EmbeddedText]]:
+def _texts(
+    indexing: IndexSettings, page: Sequence[Document], result: ReindexPass
+) -> dict[str, Sequence[EmbeddedText]]:
     texts: dict[str, Sequence[EmbeddedText]] = {}
     for document in page:
         try:
@@ -253,7 +287,9 @@ def _texts(indexing: IndexSettings, page: Sequence[Document], result: ReindexPas
     return texts
 
 
-async def _write(context: Context, converted: Sequence[tuple[Document, Update]], result: ReindexPass) -> int:
+async def _write(
+    context: Context, converted: Sequence[tuple[Document, Update]], result: ReindexPass
+) -> int:
     """Write what can be written; return how many items were changed."""
     updates = [update for _, update in converted]
     try:
@@ -268,10 +304,16 @@ async def _write(context: Context, converted: Sequence[tuple[Document, Update]],
 
 
 def _update(document: Document, embedded: Embedded) -> Update:
-    """Build the change of one item's vectors; of none where it was written again since it was read."""
+    """Build the change of one item's vectors; of none where it was written again since it was
+    read.
+    """
     fields = vector_fields(embedded)
     change: Document = {"$set": fields, "$currentDate": {"changed_at": {"$type": "timestamp"}}}
     if absent := [name for name in VECTOR_FIELDS if name not in fields]:
         change["$unset"] = dict.fromkeys(absent, "")
-    unchanged = {"_id": document["_id"], "path": document["path"], "changed_at": document.get("changed_at")}
+    unchanged = {
+        "_id": document["_id"],
+        "path": document["path"],
+        "changed_at": document.get("changed_at"),
+    }
     return Update(unchanged, change)

@@ -1,4 +1,6 @@
-"""Plans of semantic search on any MongoDB: keep a matrix fresh, rank in it, read the best again and score them."""
+"""Plans of semantic search on any MongoDB: keep a matrix fresh, rank in it, read the best again and
+score them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,14 @@ from mongomem.store.plans.plain_search import newest_matching
 from mongomem.store.plans.read import answers, find_by_id, find_with_hint
 from mongomem.store.plans.setup import check_configuration
 from mongomem.store.vectors.memory_index import MemoryIndex
-from mongomem.store.vectors.quantization import Metric, Vector, are_finite, decode_vectors, is_vector, similarities
+from mongomem.store.vectors.quantization import (
+    Metric,
+    Vector,
+    are_finite,
+    decode_vectors,
+    is_vector,
+    similarities,
+)
 
 Scored: TypeAlias = tuple[StoredItem, float | None]
 
@@ -34,7 +43,8 @@ PAGE = 2_000
 """Candidates read at a time: 12 MB of vectors of 1,536 dimensions."""
 
 FILTERED = 4
-"""How many times more candidates are looked at where a filter may drop some, or has dropped too many."""
+"""How many times more candidates are looked at where a filter may drop some, or has dropped too
+many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +65,9 @@ class _Question:
 
 @dataclass(slots=True)
 class _Looked:
-    """What one ranking has read: the ids it looked at, and by their ids the items among them that have a score."""
+    """What one ranking has read: the ids it looked at, and by their ids the items among them that
+    have a score.
+    """
 
     seen: set[str] = field(default_factory=set)
     scored: dict[str, Ranked] = field(default_factory=dict)
@@ -72,10 +84,12 @@ class _Looked:
 async def semantic_search(
     context: Context, indexing: IndexSettings, search: Search, query: Vector, now: datetime
 ) -> list[Scored]:
-    """Find the items below a prefix that match, closest in meaning first; those without a vector follow, unscored.
+    """Find the items below a prefix that match, closest in meaning first; those without a vector
+    follow, unscored.
 
     What was acknowledged before the search began is in it, whoever wrote it. The order is total: by
-    score, then by id; behind it by update, then by id. With a lowest score nothing follows, and pages end there.
+    score, then by id; behind it by update, then by id. With a lowest score nothing follows, and
+    pages end there.
     """
     indexing = await check_configuration(context) or indexing
     await compare_answers(context, indexing)
@@ -93,9 +107,13 @@ async def semantic_search(
 async def _unscored(question: _Question, ranking: Sequence[Ranked], missing: int) -> list[Scored]:
     """Read what follows a ranking: the items without a score, as many as a page misses."""
     context, search = question.context, question.search
-    answered = {stored.id for stored, _ in ranking}  # by their ids: what has a vector changes meanwhile
+    answered = {
+        stored.id for stored, _ in ranking
+    }  # by their ids: what has a vector changes meanwhile
     skip = max(0, search.offset - len(ranking))
-    rest = await newest_matching(context, search, question.now, skip=skip, limit=missing, without=answered)
+    rest = await newest_matching(
+        context, search, question.now, skip=skip, limit=missing, without=answered
+    )
     if rest and not ranking:
         await warn_of_blank_paths(context, least=1)
     return [(stored, None) for stored in rest]
@@ -104,15 +122,18 @@ async def _unscored(question: _Question, ranking: Sequence[Ranked], missing: int
 async def _ranked(question: _Question) -> list[Ranked]:
     """Rank the best ``offset + limit`` items at least, or all there are.
 
-    The first `count` ids of a proposal are closer than every id that was not proposed. So a look is enough once
-    `wanted` of those have a score: an item behind them may have one too, but is not known to be the next best. Some
-    of the `count` may be gone, or not match the filter. Then the next look is wider, see `_wider`.
+    The first `count` ids of a proposal are closer than every id that was not proposed. So a look is
+    enough once `wanted` of those have a score: an item behind them may have one too, but is not
+    known to be the next best. Some of the `count` may be gone, or not match the filter. Then the
+    next look is wider, see `_wider`.
 
-    Refused: to ask the server first which ids may match the filter. It would look at every item below the prefix, for
-    a filter that most items may match, where the best few are proposed from memory. Also refused: to rank by the filter
-    in the matrix, which holds codes and no values.
+    Refused: to ask the server first which ids may match the filter. It would look at every item
+    below the prefix, for a filter that most items may match, where the best few are proposed from
+    memory. Also refused: to rank by the filter in the matrix, which holds codes and no values.
     """
-    propose, matrix = await proposer(question.context, question.indexing, question.search.path, question.query)
+    propose, matrix = await proposer(
+        question.context, question.indexing, question.search.path, question.query
+    )
     count = FILTERED * question.wanted if question.search.filter else question.wanted
     among: set[str] | None = None
     looked = _Looked()
@@ -125,8 +146,11 @@ async def _ranked(question: _Question) -> list[Ranked]:
         count, among = await _wider(question, count, among)
 
 
-async def _wider(question: _Question, count: int, among: set[str] | None) -> tuple[int, set[str] | None]:
-    """Choose how many to ask for next, and among which ids: those that may match, where the server can tell them.
+async def _wider(
+    question: _Question, count: int, among: set[str] | None
+) -> tuple[int, set[str] | None]:
+    """Choose how many to ask for next, and among which ids: those that may match, where the server
+    can tell them.
 
     The server is asked once. Where it cannot narrow, or has already, the number grows.
     """
@@ -139,12 +163,18 @@ async def _possible(question: _Question) -> set[str] | None:
     context, search = question.context, question.search
     if not search.narrowed:
         return None
-    condition = {"prefixes": search.path, **context.expiry.condition(question.now), **search.narrowed}
+    condition = {
+        "prefixes": search.path,
+        **context.expiry.condition(question.now),
+        **search.narrowed,
+    }
     find = Find(context.items, condition, {"_id": 1}, sort=[("changed_at", 1)])
     return set(ids_in(await find_with_hint(context, BY_CHANGE, find)))
 
 
-async def _look_at(question: _Question, ids: Sequence[str], matrix: MemoryIndex | None, looked: _Looked) -> None:
+async def _look_at(
+    question: _Question, ids: Sequence[str], matrix: MemoryIndex | None, looked: _Looked
+) -> None:
     """Read and score the candidates that were not looked at before, a page at a time."""
     new = [item for item in ids if item not in looked.seen]
     for start in range(0, len(new), PAGE):
@@ -153,7 +183,9 @@ async def _look_at(question: _Question, ids: Sequence[str], matrix: MemoryIndex 
     looked.seen.update(new)
 
 
-async def _candidates(question: _Question, ids: Sequence[str], matrix: MemoryIndex | None) -> list[Document]:
+async def _candidates(
+    question: _Question, ids: Sequence[str], matrix: MemoryIndex | None
+) -> list[Document]:
     """Read candidates as they are now. Those that are gone leave the matrix."""
     if not ids:
         return []
@@ -176,8 +208,12 @@ def _found(question: _Question, documents: Sequence[Document]) -> dict[str, Stor
     }
 
 
-def _scored(question: _Question, documents: Sequence[Document], found: Mapping[str, StoredItem]) -> dict[str, Ranked]:
-    """Score each item that was found by the best of its vectors; leave out those without a comparable one."""
+def _scored(
+    question: _Question, documents: Sequence[Document], found: Mapping[str, StoredItem]
+) -> dict[str, Ranked]:
+    """Score each item that was found by the best of its vectors; leave out those without a
+    comparable one.
+    """
     context, indexing = question.context, question.indexing
     coded = [
         (document, vectors)
@@ -199,10 +235,11 @@ def _scored(question: _Question, documents: Sequence[Document], found: Mapping[s
 def _best_of_each(
     vectors: Sequence[Sequence[bytes]], query: Vector, metric: Metric
 ) -> tuple[list[float], npt.NDArray[np.bool_]]:
-    """Score items by the vectors of each: the best similarity, and whether all its numbers are finite.
+    """Score items by the vectors of each: the best similarity, and whether all its numbers are
+    finite.
 
-    All vectors are compared at once. What is not finite counts as zero, so that one damaged item does not make numpy
-    warn of the others.
+    All vectors are compared at once. What is not finite counts as zero, so that one damaged item
+    does not make numpy warn of the others.
     """
     starts = np.cumsum([0, *(len(own) for own in vectors[:-1])])
     rows = decode_vectors([vector for own in vectors for vector in own])
@@ -214,7 +251,9 @@ def _best_of_each(
 
 
 def _vectors(context: Context, indexing: IndexSettings, document: Document) -> list[bytes]:
-    """Take the vectors out of a document, which is large with them; none where they cannot be compared or read."""
+    """Take the vectors out of a document, which is large with them; none where they cannot be
+    compared or read.
+    """
     vectors: list[Any] = [entry.get("vector") for entry in entries_in(document)]
     document.pop("vectors", None)
     if document.get("index") != indexing.fingerprint:

@@ -17,7 +17,8 @@ CONFIGURATION = "index"
 
 
 MIGRATIONS: tuple[Migration[Context], ...] = ()
-"""What older data needs, by the schema version that it leads to. None yet: version 1 is the first."""
+"""What older data needs, by the schema version that it leads to. None yet: version 1 is the
+first."""
 
 
 async def setup(context: Context) -> None:
@@ -29,9 +30,11 @@ async def setup(context: Context) -> None:
 
 
 async def ready_to_write(context: Context) -> None:
-    """Set up before the first write, unless the user does that, and see that vectors are made in the same way.
+    """Set up before the first write, unless the user does that, and see that vectors are made in
+    the same way.
 
-    Where nothing is agreed on yet that waits for the first vectors: an embedder that fails decides nothing.
+    Where nothing is agreed on yet that waits for the first vectors: an embedder that fails decides
+    nothing.
     """
     await ensure_set_up(context)
     await check_configuration(context)
@@ -51,10 +54,11 @@ async def _set_up(context: Context) -> None:
 
 
 async def agree_on_configuration(context: Context) -> None:
-    """Make the index configuration that of the store where it has none, else hold the two against each other.
+    """Make the index configuration that of the store where it has none, else hold the two against
+    each other.
 
-    Settings that call the model by a name of before are given the one that it has now; fingerprints and digests stay as
-    they are, so that no vector is made anew for that.
+    Settings that call the model by a name of before are given the one that it has now; fingerprints
+    and digests stay as they are, so that no vector is made anew for that.
 
     Raises:
         IndexMismatchError: The vectors of the store are made in another way.
@@ -69,20 +73,27 @@ async def agree_on_configuration(context: Context) -> None:
         return
     known = _agreed(context, configured, stored)
     if not ready.is_named:
-        condition = {"_id": CONFIGURATION, "fingerprint": stored["fingerprint"], "model": stored["model"]}
+        condition = {
+            "_id": CONFIGURATION,
+            "fingerprint": stored["fingerprint"],
+            "model": stored["model"],
+        }
         await BulkWrite(context.names.settings, [Update(condition, {"$set": known.settings})])
         ready.is_named = True
 
 
 async def _offer(context: Context, configured: IndexSettings) -> Document | None:
-    """Make a configuration that of the store unless another process is quicker; return the one that it has then."""
+    """Make a configuration that of the store unless another process is quicker; return the one that
+    it has then.
+    """
     setting = {"$setOnInsert": configured.settings}
     await BulkWrite(context.names.settings, [Update({"_id": CONFIGURATION}, setting, upsert=True)])
     return await stored_configuration(context)
 
 
 async def check_configuration(context: Context) -> IndexSettings | None:
-    """Hold the index configuration against that of the store; without a write, for users who may only read.
+    """Hold the index configuration against that of the store; without a write, for users who may
+    only read.
 
     Returns it by the names that the store knows it by.
 
@@ -97,13 +108,16 @@ async def check_configuration(context: Context) -> IndexSettings | None:
 
 
 async def stored_configuration(context: Context) -> Document | None:
-    """Read the settings that say how the vectors of a store are made; None before the first were."""
+    """Read the settings that say how the vectors of a store are made; None before the first
+    were.
+    """
     found = await Find(context.names.settings, {"_id": CONFIGURATION}, limit=1)
     return found[0] if found else None
 
 
 def _agreed(context: Context, configured: IndexSettings, stored: Document) -> IndexSettings:
-    """Take in what the settings of the store say; return the configuration by the names that they give it.
+    """Take in what the settings of the store say; return the configuration by the names that they
+    give it.
 
     Raises:
         IndexMismatchError: They are of another one.
@@ -111,7 +125,9 @@ def _agreed(context: Context, configured: IndexSettings, stored: Document) -> In
     known = configured.known_by(stored)
     if known is None:
         raise mismatch(context, configured, stored)
-    context.readiness.is_named = all(stored.get(name) == value for name, value in known.settings.items())
+    context.readiness.is_named = all(
+        stored.get(name) == value for name, value in known.settings.items()
+    )
     context.readiness.agree(known, context.monotonic())
     return known
 
@@ -119,8 +135,10 @@ def _agreed(context: Context, configured: IndexSettings, stored: Document) -> In
 def mismatch(context: Context, configured: IndexSettings, stored: Document) -> IndexMismatchError:
     """Tell how the vectors of the store are made, how this store is configured, and the way out."""
     ours = configured.description
-    made, own = (", ".join(f"{name} {shown(one.get(name))}" for name in ours) for one in (stored, ours))
+    made, own = (
+        ", ".join(f"{name} {shown(one.get(name))}" for name in ours) for one in (stored, ours)
+    )
     return IndexMismatchError(
-        f"The vectors in {context.items} were made with {made}, but this store is configured with {own}. "
-        f"Use the same index configuration, or call store.reindex() to make them anew."
+        f"The vectors in {context.items} were made with {made}, but this store is configured with "
+        f"{own}. Use the same index configuration, or call store.reindex() to make them anew."
     )

@@ -1,12 +1,12 @@
 """Atlas Vector Search, as pure builders: the definition of an index, and the stage that asks it.
 
-Sources: MongoDB's "How to Index Fields for Vector Search" and "Run Vector Search Queries", and the form
-that MongoDB's C# driver gives to searches in arrays of subdocuments (``nestedRoot``, ``parentFilter``,
-``nestedOptions``: a public preview of Atlas in 2026). None of it was run on Atlas: no server of this
-project's tests has search nodes.
+Sources: MongoDB's "How to Index Fields for Vector Search" and "Run Vector Search Queries", and the
+form that MongoDB's C# driver gives to searches in arrays of subdocuments (``nestedRoot``,
+``parentFilter``, ``nestedOptions``: a public preview of Atlas in 2026). None of it was run on
+Atlas: no server of this project's tests has search nodes.
 
-Here candidates are proposed only. They are read again and scored by their vectors like all others, so
-that scores are the same whatever the backend.
+Here candidates are proposed only. They are read again and scored by their vectors like all others,
+so that scores are the same whatever the backend.
 """
 
 from __future__ import annotations
@@ -46,7 +46,11 @@ def create_index(collection: str, fingerprint: str, dims: int, metric: Metric) -
         "fields": [vector, *({"type": "filter", "path": path} for path in FILTERED_BY)],
         "nestedRoot": VECTORS,
     }
-    index = {"name": index_name(collection, fingerprint), "type": "vectorSearch", "definition": definition}
+    index = {
+        "name": index_name(collection, fingerprint),
+        "type": "vectorSearch",
+        "definition": definition,
+    }
     return {"createSearchIndexes": collection, "indexes": [index]}
 
 
@@ -61,9 +65,17 @@ def is_queryable(states: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def nearest(
-    index: str, query: Vector, *, path: str, fingerprint: str, count: int, exact: bool, among: Iterable[str] | None
+    index: str,
+    query: Vector,
+    *,
+    path: str,
+    fingerprint: str,
+    count: int,
+    exact: bool,
+    among: Iterable[str] | None,
 ) -> list[Stage]:
-    """Build the pipeline that finds the `count` items below a path closest to a query, an item by its best vector.
+    """Build the pipeline that finds the `count` items below a path closest to a query, an item by
+    its best vector.
 
     Args:
         index: The search index.
@@ -84,6 +96,10 @@ def nearest(
         "limit": count,
         "parentFilter": {"$and": [{name: condition} for name, condition in conditions.items()]},
         "nestedOptions": {"scoreMode": "max"},
-        **({"exact": True} if exact else {"numCandidates": min(MOST_NEIGHBOURS, NEIGHBOURS * count)}),
+        **(
+            {"exact": True}
+            if exact
+            else {"numCandidates": min(MOST_NEIGHBOURS, NEIGHBOURS * count)}
+        ),
     }
     return [{"$vectorSearch": search}, {"$project": {"score": {"$meta": "vectorSearchScore"}}}]

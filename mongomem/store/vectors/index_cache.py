@@ -1,4 +1,6 @@
-"""The matrices of a store: one for each namespace prefix that is searched, within a bound of memory."""
+"""The matrices of a store: one for each namespace prefix that is searched, within a bound of
+memory.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ class IndexCache(Guarded):
             return matrix
 
     def trim(self, path: str) -> None:
-        """Take in how large the matrix of a prefix has become, and let go of what is over the limit.
+        """Take in how large the matrix of a prefix has become, and let go of what is over the
+        limit.
 
         The matrix used last is let go too where it alone is over it.
         """

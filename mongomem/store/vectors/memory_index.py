@@ -2,8 +2,8 @@
 
 A matrix is fed with *changes*, documents as they are read: an id, the stamp of its last write, and
 its codes or nothing. It never reads by itself. What it ranks is a proposal: its reader reads the
-candidates again by their ids, scores them by their vectors and drops what is gone; so a deleted item
-may stay here unnoticed, which costs a row and never a wrong answer.
+candidates again by their ids, scores them by their vectors and drops what is gone; so a deleted
+item may stay here unnoticed, which costs a row and never a wrong answer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ RankedRow: TypeAlias = tuple[float, int, str]
 """A rough score, its row, and the owner of that."""
 
 BLOCK_ROWS = 256
-"""Rows turned to float32 at a time: 1.5 MB of them at 1,536 dimensions stay in the cache of a core (measured)."""
+"""Rows turned to float32 at a time: 1.5 MB of them at 1,536 dimensions stay in the cache of a core
+(measured)."""
 
 OWNER_BYTES = 400
 """About what Python keeps for one item beside its codes: its id, its place, its stamp."""
@@ -48,25 +49,29 @@ SWEPT_ITEMS = 1_000
 """So many items more than double what it held make a matrix look for those that are gone."""
 
 FEW, MOST_WAITS = 8, 6
-"""So many changes are left out of a matrix, and so often in a row: to look at them costs less than to take them in."""
+"""So many changes are left out of a matrix, and so often in a row: to look at them costs less than
+to take them in."""
 
 LOADING_SECONDS = 10.0
 """How long a matrix is left to who began to load it; then whoever needs it loads it too."""
 
 DEVIATIONS = 6.0
-"""How many standard deviations of rounding noise a candidate may be hidden behind and still be found."""
+"""How many standard deviations of rounding noise a candidate may be hidden behind and still be
+found."""
 
 MOST = 4
 SPARE = 256
-"""Of candidates that are equal (a text that thousands of items share), this many for each that is wanted, and so many
-more, are looked at."""
+"""Of candidates that are equal (a text that thousands of items share), this many for each that is
+wanted, and so many more, are looked at."""
 
 FLOAT_NOISE = 2 * float(np.finfo(np.float32).eps)
 """How far products of float32 may be off, for each length one and each root of a dimension."""
 
 
 class Change(NamedTuple):
-    """An item as it was last written: what its document has as `codes`, None where it has no vector."""
+    """An item as it was last written: what its document has as `codes`, None where it has no
+    vector.
+    """
 
     id: str
     stamp: Stamp
@@ -99,7 +104,9 @@ class MemoryIndex(Guarded):
 
     @property
     def is_overgrown(self) -> bool:
-        """Say whether so much came since it was loaded or swept that what is gone may outweigh what is there."""
+        """Say whether so much came since it was loaded or swept that what is gone may outweigh what
+        is there.
+        """
         return len(self._stamps) > 2 * self._swept + SWEPT_ITEMS
 
     @property
@@ -116,7 +123,9 @@ class MemoryIndex(Guarded):
             return [item for item, stamp in stamps if self._stamps.get(item) != stamp]
 
     def may_wait(self, count: int) -> bool:
-        """Say whether so many changes may be left out of the matrix once more: a few, and a few times."""
+        """Say whether so many changes may be left out of the matrix once more: a few, and a few
+        times.
+        """
         self._waited = self._waited + 1 if count <= FEW else MOST_WAITS
         if self._waited >= MOST_WAITS:
             self._waited = 0
@@ -130,20 +139,36 @@ class MemoryIndex(Guarded):
         """
         with self._lock:
             coded = [change for change in self._newer(changes, latest) if change.codes is not None]
-            damaged = [] if self._append(coded) else [one.id for one in coded if not are_codes(one.codes, self.dims)]
+            damaged = (
+                []
+                if self._append(coded)
+                else [one.id for one in coded if not are_codes(one.codes, self.dims)]
+            )
             if damaged:
                 self._append([change for change in coded if change.id not in damaged])
             return damaged
 
     def note(
-        self, stamps: list[Stamp], *, began: float, ended: float, server_time: int = 0, latest: Stamp = LAST_STAMP
+        self,
+        stamps: list[Stamp],
+        *,
+        began: float,
+        ended: float,
+        server_time: int = 0,
+        latest: Stamp = LAST_STAMP,
     ) -> None:
-        """Take in which stamps a read met, all of whose changes were absorbed. See `Watermark.note`."""
+        """Take in which stamps a read met, all of whose changes were absorbed. See
+        `Watermark.note`.
+        """
         with self._lock:
-            self.freshness.note(stamps, began=began, ended=ended, server_time=server_time, latest=latest)
+            self.freshness.note(
+                stamps, began=began, ended=ended, server_time=server_time, latest=latest
+            )
 
     def claim(self, now: float) -> bool:
-        """Let one caller load the matrix, until it releases it or takes too long; say whether this is the one."""
+        """Let one caller load the matrix, until it releases it or takes too long; say whether this
+        is the one.
+        """
         with self._lock:
             if now < self._loading_until:
                 return False
@@ -162,7 +187,9 @@ class MemoryIndex(Guarded):
             return {item: self._stamps[item] for item in ids if item in self._stamps}
 
     def forget(self, gone: Mapping[str, Stamp]) -> None:
-        """Drop items that are gone; not those that were written again since they had these stamps."""
+        """Drop items that are gone; not those that were written again since they had these
+        stamps.
+        """
         with self._lock:
             for item, stamp in gone.items():
                 if self._stamps.get(item) == stamp:
@@ -176,11 +203,15 @@ class MemoryIndex(Guarded):
         self.forget(gone)
         self._swept = len(self._stamps)
 
-    def rank(self, query: Vector, count: int, among: Collection[str] | None = None) -> list[Candidate]:
-        """List candidates, best first, among which the `count` best items are: of all, or of some ids.
+    def rank(
+        self, query: Vector, count: int, among: Collection[str] | None = None
+    ) -> list[Candidate]:
+        """List candidates, best first, among which the `count` best items are: of all, or of some
+        ids.
 
-        Those that rounding could hide come too: few where codes tell vectors apart, and all where they do not, as in
-        vectors that share one component of hundreds of times the others. Equal ones stand in the order of their ids.
+        Those that rounding could hide come too: few where codes tell vectors apart, and all where
+        they do not, as in vectors that share one component of hundreds of times the others. Equal
+        ones stand in the order of their ids.
         """
         with self._lock:
             codes, owners = self._codes[: len(self._owners)], self._owners
@@ -189,7 +220,9 @@ class MemoryIndex(Guarded):
                 codes, owners = codes[rows], [owners[row] for row in rows]
             if not owners or not count:
                 return []
-            with np.errstate(over="ignore", invalid="ignore"):  # of vectors without bound, or of damaged ones
+            with np.errstate(
+                over="ignore", invalid="ignore"
+            ):  # of vectors without bound, or of damaged ones
                 slack = self._slack(codes, query)
                 scores = self._scored(codes, query)
             return best(scores, codes["residual"], owners, count, slack)
@@ -200,9 +233,11 @@ class MemoryIndex(Guarded):
         self.freshness, self._swept, self._waited, self._loading_until = Watermark(), 0, 0, 0.0
 
     def _newer(self, changes: Iterable[Change], latest: Stamp) -> Collection[Change]:
-        """Choose the changes that are newer than what is here. Their stamps are kept, and the rows they replace go.
+        """Choose the changes that are newer than what is here. Their stamps are kept, and the rows
+        they replace go.
 
-        A stamp beyond the `latest` that a server may have given is one that somebody made up: any other replaces it.
+        A stamp beyond the `latest` that a server may have given is one that somebody made up: any
+        other replaces it.
         """
         stamps, newer = self._stamps, dict[str, Change]()
         for change in changes:
@@ -217,9 +252,10 @@ class MemoryIndex(Guarded):
     def _append(self, changes: list[Change]) -> bool:
         """Append the codes of changes, all or none; say whether they were sound.
 
-        A first load appends thousands of items. So all are checked, decoded and copied at once, by a few calls of
-        numpy for all and none for each. The order is the contract: nothing is changed before everything is known to be
-        sound. Which items are not sound is no question here: `absorb` asks it in the rare case that some are not.
+        A first load appends thousands of items. So all are checked, decoded and copied at once, by
+        a few calls of numpy for all and none for each. The order is the contract: nothing is
+        changed before everything is known to be sound. Which items are not sound is no question
+        here: `absorb` asks it in the rare case that some are not.
         """
         if not changes:
             return True
@@ -247,7 +283,9 @@ class MemoryIndex(Guarded):
             self._codes = codes  # as it is: the first load need not be copied
 
     def _append_single(self, ids: list[str]) -> None:
-        """Give each of the next rows to one item: what `_append_owners` does, in one call for all."""
+        """Give each of the next rows to one item: what `_append_owners` does, in one call for
+        all.
+        """
         row = len(self._owners)
         self._owners += ids
         self._rows.update(zip(ids, ([own] for own in range(row, row + len(ids))), strict=True))
@@ -283,15 +321,18 @@ class MemoryIndex(Guarded):
         return rough
 
     def _slack(self, codes: Codes, query: Vector) -> float:
-        """Bound the difference that rounding makes between two scores, but for one in a thousand million.
+        """Bound the difference that rounding makes between two scores, but for one in a thousand
+        million.
 
         What rounding took from a vector points anywhere, so that its product with a query is about
-        normal, with a deviation of both lengths over the root of the dimensions; the product of both
-        lengths is its limit.
+        normal, with a deviation of both lengths over the root of the dimensions; the product of
+        both lengths is its limit.
         """
         length = 1.0 if self.metric == "cosine" else float(np.linalg.norm(query))
         longest = math.sqrt(codes["square"].max())
-        noise = float(codes["residual"].max()) * length * min(1.0, DEVIATIONS / math.sqrt(self.dims))
+        noise = (
+            float(codes["residual"].max()) * length * min(1.0, DEVIATIONS / math.sqrt(self.dims))
+        )
         noise += FLOAT_NOISE * math.sqrt(self.dims) * longest * max(longest, length)
         return (4 if self.metric == "euclidean" else 2) * noise
 
@@ -308,15 +349,20 @@ def _products(codes: Codes, query: Vector) -> Vector:
 
 def _are_whole(parts: Sequence[Any], size: int) -> bool:
     """Say whether all parts are bytes and hold one code or more of a size, and nothing else."""
-    return {*map(type, parts)} == {bytes} and all(length and not length % size for length in {*map(len, parts)})
+    return {*map(type, parts)} == {bytes} and all(
+        length and not length % size for length in {*map(len, parts)}
+    )
 
 
-def best(scores: Vector, residuals: Vector, owners: Sequence[str], count: int, slack: float) -> list[Candidate]:
+def best(
+    scores: Vector, residuals: Vector, owners: Sequence[str], count: int, slack: float
+) -> list[Candidate]:
     """Choose the `count` best owners of rows, and whoever is within `slack` of the last of them.
 
-    An owner of several rows counts with its best one, once. So the best `count` rows may have fewer owners than that,
-    which only shows once they are chosen; then twice as many rows are. Refused: to find the owners of all rows first.
-    That is exact at once, but a step of Python for each row, where a partition of the scores is one call of numpy.
+    An owner of several rows counts with its best one, once. So the best `count` rows may have fewer
+    owners than that, which only shows once they are chosen; then twice as many rows are. Refused:
+    to find the owners of all rows first. That is exact at once, but a step of Python for each row,
+    where a partition of the scores is one call of numpy.
 
     Where very many are equal, those behind the first are left out, see `_without_copies`.
     """
@@ -329,11 +375,14 @@ def best(scores: Vector, residuals: Vector, owners: Sequence[str], count: int, s
         rows = 2 * max(rows, len(chosen))
 
 
-def _without_copies(candidates: Iterable[RankedRow], residuals: Vector, most: int) -> list[Candidate]:
+def _without_copies(
+    candidates: Iterable[RankedRow], residuals: Vector, most: int
+) -> list[Candidate]:
     """Keep at most so many candidates that are equal: those behind them have no use.
 
-    Vectors that rounding made alike still differ in what it took away, their residuals. Only those that have no
-    dimension in common with the query, and so a score of zero, are equal whatever they are.
+    Vectors that rounding made alike still differ in what it took away, their residuals. Only those
+    that have no dimension in common with the query, and so a score of zero, are equal whatever they
+    are.
     """
     alike: Counter[tuple[float, float]] = Counter()
     kept: list[Candidate] = []

@@ -1,9 +1,10 @@
 """Vectors as they are stored: exact ones, and compact codes to rank by.
 
 A *vector* is a BSON binary vector of float32 (subtype 9), which the server, other drivers and Atlas
-Vector Search understand. Beside all vectors of an item stands one string of *codes*: for each vector
-eight bits per dimension and three numbers, a quarter of the vector's size. Ranking reads only codes;
-the best are then scored by their vectors, so that codes decide what is read, never what is answered.
+Vector Search understand. Beside all vectors of an item stands one string of *codes*: for each
+vector eight bits per dimension and three numbers, a quarter of the vector's size. Ranking reads
+only codes; the best are then scored by their vectors, so that codes decide what is read, never what
+is answered.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from bson.binary import VECTOR_SUBTYPE, Binary
 Codes = npt.NDArray[np.void]
 
 VECTOR_HEADER = b"\x27\x00"
-"""Element type float32 and no padding: the first two bytes of a BSON binary vector (BSON specification, subtype 9)."""
+"""Element type float32 and no padding: the first two bytes of a BSON binary vector (BSON
+specification, subtype 9)."""
 
 LEVELS = 127
 
@@ -31,17 +33,27 @@ def encode_vector(vector: Vector) -> Binary:
 
 def decode_vectors(vectors: Sequence[bytes]) -> Vector:
     """Decode vectors of one size: float32 of shape (n, dims)."""
-    joined = np.frombuffer(b"".join(vector[len(VECTOR_HEADER) :] for vector in vectors), dtype="<f4")
+    joined = np.frombuffer(
+        b"".join(vector[len(VECTOR_HEADER) :] for vector in vectors), dtype="<f4"
+    )
     return joined.reshape(len(vectors), -1).astype(np.float32, copy=False)
 
 
 def is_vector(value: object, dims: int) -> bool:
-    """Say whether this is a vector as `encode_vector` makes them, and `decode_vectors` can read it with others."""
-    return isinstance(value, bytes) and len(value) == len(VECTOR_HEADER) + 4 * dims and value.startswith(VECTOR_HEADER)
+    """Say whether this is a vector as `encode_vector` makes them, and `decode_vectors` can read it
+    with others.
+    """
+    return (
+        isinstance(value, bytes)
+        and len(value) == len(VECTOR_HEADER) + 4 * dims
+        and value.startswith(VECTOR_HEADER)
+    )
 
 
 def are_finite(vectors: Vector) -> npt.NDArray[np.bool_]:
-    """Say of each vector whether it has only numbers: of what else a damaged one holds, nothing can be compared."""
+    """Say of each vector whether it has only numbers: of what else a damaged one holds, nothing can
+    be compared.
+    """
     finite: npt.NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(vectors), axis=1)
     return finite
 
@@ -49,14 +61,18 @@ def are_finite(vectors: Vector) -> npt.NDArray[np.bool_]:
 def code_dtype(dims: int) -> np.dtype[np.void]:
     """Describe the code of one vector.
 
-    A vector v is about ``scale * levels``; ``square`` is the squared length of v, and ``residual`` the
-    length of what rounding took away.
+    A vector v is about ``scale * levels``; ``square`` is the squared length of v, and ``residual``
+    the length of what rounding took away.
     """
-    return np.dtype([("scale", "<f4"), ("residual", "<f4"), ("square", "<f4"), ("levels", "i1", (dims,))])
+    return np.dtype(
+        [("scale", "<f4"), ("residual", "<f4"), ("square", "<f4"), ("levels", "i1", (dims,))]
+    )
 
 
 def quantize(vectors: Vector, metric: Metric) -> bytes:
-    """Make the codes of vectors of shape (n, dims), n of them in a row. For cosine, of their directions."""
+    """Make the codes of vectors of shape (n, dims), n of them in a row. For cosine, of their
+    directions.
+    """
     coded = normalized(vectors) if metric == "cosine" else vectors
     scale = np.abs(coded).max(axis=1, initial=0) / LEVELS
     steps = np.divide(coded, scale[:, None], out=np.zeros_like(coded), where=scale[:, None] > 0)
@@ -77,8 +93,13 @@ def are_codes(value: object, dims: int) -> bool:
 
 
 def can_be_ranked(codes: Codes) -> bool:
-    """Say whether the numbers beside the levels are finite and not negative: one that is not would spoil a ranking."""
-    return all(bool((np.isfinite(codes[name]) & (codes[name] >= 0)).all()) for name in ("scale", "residual", "square"))
+    """Say whether the numbers beside the levels are finite and not negative: one that is not would
+    spoil a ranking.
+    """
+    return all(
+        bool((np.isfinite(codes[name]) & (codes[name] >= 0)).all())
+        for name in ("scale", "residual", "square")
+    )
 
 
 def decode_codes(codes: Iterable[bytes], dims: int) -> Codes:
@@ -96,7 +117,9 @@ METRICS: tuple[Metric, ...] = get_args(Metric)
 def normalized(vectors: Vector) -> Vector:
     """Scale vectors (the last axis) to length one; a zero vector stays zero. float32."""
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=-1, keepdims=True)
-    scaled: Vector = np.divide(vectors, lengths, out=np.zeros(vectors.shape), where=lengths > 0).astype(np.float32)
+    scaled: Vector = np.divide(
+        vectors, lengths, out=np.zeros(vectors.shape), where=lengths > 0
+    ).astype(np.float32)
     return scaled
 
 
@@ -108,7 +131,9 @@ def similarities(vectors: Vector, query: Vector, metric: Metric) -> Floats:
 
 def _cosine(vectors: Floats, query: Floats) -> Floats:
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
-    scores: Floats = np.divide(vectors @ query, lengths, out=np.zeros(len(vectors)), where=lengths > 0)
+    scores: Floats = np.divide(
+        vectors @ query, lengths, out=np.zeros(len(vectors)), where=lengths > 0
+    )
     return scores
 
 

@@ -33,7 +33,9 @@ def joined(stored: ChunkedValue, chunks: dict[bytes, bytes]) -> bytes:
 
 
 def stored_one_after_the_other(values: list[bytes], key: bytes = b"") -> list[int]:
-    """Cut each value on the one before, check that all of them join, and return the bytes each one added."""
+    """Cut each value on the one before, check that all of them join, and return the bytes each one
+    added.
+    """
     chunks: dict[bytes, bytes] = {}
     known, cuts, added = NO_PARENT_CHUNKS, [], []
     for value in values:
@@ -49,8 +51,14 @@ def stored_one_after_the_other(values: list[bytes], key: bytes = b"") -> list[in
 
 pieces = st.one_of(
     st.binary(max_size=40),
-    st.builds(lambda text, times: text * times, st.binary(min_size=1, max_size=8), st.integers(0, 9000)),
-    st.builds(lambda seed, size: random.Random(seed).randbytes(size), st.integers(0, 5), st.integers(0, 90_000)),
+    st.builds(
+        lambda text, times: text * times, st.binary(min_size=1, max_size=8), st.integers(0, 9000)
+    ),
+    st.builds(
+        lambda seed, size: random.Random(seed).randbytes(size),
+        st.integers(0, 5),
+        st.integers(0, 90_000),
+    ),
 )
 bodies = st.lists(pieces, max_size=4).map(b"".join)
 
@@ -68,7 +76,9 @@ def test_whatever_is_edited_joins_again(value: bytes, at: int, length: int, put:
     stored_one_after_the_other([value, edited, value, edited + put])
 
 
-@pytest.mark.parametrize("size", [*range(HEAD_BYTES + 3), 255, 256, 257, 1024, 4096, 4097, LARGE, LARGE * 4, 300_000])
+@pytest.mark.parametrize(
+    "size", [*range(HEAD_BYTES + 3), 255, 256, 257, 1024, 4096, 4097, LARGE, LARGE * 4, 300_000]
+)
 def test_every_size_joins_again(size: int) -> None:
     stored_one_after_the_other([NOISE.randbytes(size), NOISE.randbytes(size), b"\0" * size])
 
@@ -85,21 +95,25 @@ def listed(parts: list[bytes]) -> bytes:
 def test_appending_costs_what_is_appended() -> None:
     parts = messages(400)
     added = stored_one_after_the_other([listed(parts[:count]) for count in range(300, 401)])
-    # Each message is stored once small and once more when its region has come to rest; names come on top.
+    # Each message is stored once small and once more when its region has come to rest; names come
+    # on top.
     assert sum(added[1:]) < 3 * 100 * 1200
 
 
 def test_trimming_the_head_costs_about_what_is_trimmed() -> None:
     parts = messages(400)
     added = stored_one_after_the_other([listed(parts[count : 200 + count]) for count in range(100)])
-    # Appended small, at rest large, and small again when it reaches the head: about four times, with names.
+    # Appended small, at rest large, and small again when it reaches the head: about four times,
+    # with names.
     assert sum(added[1:]) < 6 * 100 * 1200
 
 
 def test_editing_the_middle_costs_a_region_at_most() -> None:
     parts = messages(300)
     edited = [*parts[:150], b"changed" + parts[150][7:], *parts[151:]]
-    first, second, third = stored_one_after_the_other([listed(parts), listed(parts), listed(edited)])
+    first, second, third = stored_one_after_the_other(
+        [listed(parts), listed(parts), listed(edited)]
+    )
     assert second < first / 10
     assert third < 2 * 4 * LARGE
 

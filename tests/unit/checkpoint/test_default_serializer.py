@@ -1,4 +1,6 @@
-"""The serializer of a saver that is not given one: data comes back, and no function is called on the way."""
+"""The serializer of a saver that is not given one: data comes back, and no function is called on
+the way.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,12 @@ class Profile:
 VALUES: list[Any] = [
     *(Colour.RED, Rank.FIRST, Point(1, 2), Model(name="a", inner={"b": 1}), Profile("a", ["b"])),
     *({1, 2}, frozenset({1}), deque([1, 2]), UUID(int=7), Decimal("1.5"), Path("/a/b")),
-    *(date(2026, 1, 1), datetime(2026, 1, 1, tzinfo=timezone.utc), timedelta(seconds=1), SecretStr("s")),
+    *(
+        date(2026, 1, 1),
+        datetime(2026, 1, 1, tzinfo=timezone.utc),
+        timedelta(seconds=1),
+        SecretStr("s"),
+    ),
     *(HumanMessage("hi", id="1"), Document(page_content="text"), Send("node", {"a": 1})),
 ]
 
@@ -77,16 +84,32 @@ class Gadget:
 
 def payloads(module: str, name: str, argument: Any) -> list[bytes]:
     """Write what names a module and a name in it, in every way that there is."""
-    packed = [(module, name, argument), (module, name, (argument,)), (module, name, {"path": argument})]
-    packed += [(module, name, argument, "__init__"), (module, name, {"name": argument}), (module, name, {}, "x")]
+    packed = [
+        (module, name, argument),
+        (module, name, (argument,)),
+        (module, name, {"path": argument}),
+    ]
+    packed += [
+        (module, name, argument, "__init__"),
+        (module, name, {"name": argument}),
+        (module, name, {}, "x"),
+    ]
     return [
-        ormsgpack.packb(ormsgpack.Ext(code, ormsgpack.packb(one))) for code, one in zip(range(6), packed, strict=True)
+        ormsgpack.packb(ormsgpack.Ext(code, ormsgpack.packb(one)))
+        for code, one in zip(range(6), packed, strict=True)
     ]
 
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("os", "mkdir"), ("os", "system"), ("builtins", "eval"), ("builtins", "open"), (__name__, "Gadget"), ("os", "no")],
+    [
+        ("os", "mkdir"),
+        ("os", "system"),
+        ("builtins", "eval"),
+        ("builtins", "open"),
+        (__name__, "Gadget"),
+        ("os", "no"),
+    ],
 )
 def test_nothing_is_called_that_holds_no_data(module: str, name: str, tmp_path: Path) -> None:
     target = tmp_path / "made"
@@ -111,12 +134,16 @@ def test_nothing_is_imported() -> None:
     assert ran.stdout.splitlines() == ["'x'", "False"]
 
 
-@pytest.mark.parametrize("callable_one", [print, Gadget, subprocess.Popen, type, object, int, len, None, "os.system"])
+@pytest.mark.parametrize(
+    "callable_one", [print, Gadget, subprocess.Popen, type, object, int, len, None, "os.system"]
+)
 def test_what_holds_no_data_is_no_data_type(callable_one: Any) -> None:
     assert not is_data_type(callable_one)
 
 
-@pytest.mark.parametrize("wrong", [7, "json", object(), dict, type(default_serializer()), []], ids=named)
+@pytest.mark.parametrize(
+    "wrong", [7, "json", object(), dict, type(default_serializer()), []], ids=named
+)
 def test_what_is_no_serializer_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="serde must be a serializer"):
         checked_serde(wrong)

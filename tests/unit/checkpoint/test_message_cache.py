@@ -1,4 +1,6 @@
-"""Messages that are serialized and revived by element: what comes out is what the serializer itself gives."""
+"""Messages that are serialized and revived by element: what comes out is what the serializer itself
+gives.
+"""
 
 from __future__ import annotations
 
@@ -30,19 +32,30 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
 
 from mongomem.checkpoint.serde.message_cache import FEWEST, MSGPACK, Begun, MessageCache
-from mongomem.checkpoint.serde.message_snapshots import DEEPEST, KINDS, plain_copy, same, snapshot_of
+from mongomem.checkpoint.serde.message_snapshots import (
+    DEEPEST,
+    KINDS,
+    plain_copy,
+    same,
+    snapshot_of,
+)
 from mongomem.checkpoint.serde.msgpack_elements import join, split
 from mongomem.checkpoint.serde.serializer import ValueSerializer
 
 SERDE = JsonPlusSerializer()
 
 numbers = st.one_of(
-    st.integers(-(2**63), 2**63 - 1), st.booleans(), st.floats(), st.sampled_from([0, 0.0, -0.0, 1, 1.0])
+    st.integers(-(2**63), 2**63 - 1),
+    st.booleans(),
+    st.floats(),
+    st.sampled_from([0, 0.0, -0.0, 1, 1.0]),
 )
 leaves = st.one_of(st.none(), numbers, st.text(max_size=5), st.binary(max_size=5))
 plain = st.recursive(
     leaves,
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 odd = st.sampled_from([(1, 2), {3}, datetime(2026, 1, 1, tzinfo=timezone.utc), [(1,)], {"a": {4}}])
@@ -50,11 +63,16 @@ anything = st.one_of(plain, plain, odd)
 notes = st.dictionaries(st.text(max_size=3), anything, max_size=2)
 ids = st.one_of(st.none(), st.sampled_from("abcdefghijkl"), st.uuids().map(str))
 contents = st.one_of(
-    st.text(max_size=20), st.lists(st.one_of(st.text(max_size=3), st.fixed_dictionaries({"type": st.just("text")})))
+    st.text(max_size=20),
+    st.lists(st.one_of(st.text(max_size=3), st.fixed_dictionaries({"type": st.just("text")}))),
 )
 calls = st.lists(
     st.fixed_dictionaries(
-        {"name": st.just("look"), "args": st.dictionaries(st.text(max_size=3), plain, max_size=2), "id": st.just("c1")}
+        {
+            "name": st.just("look"),
+            "args": st.dictionaries(st.text(max_size=3), plain, max_size=2),
+            "id": st.just("c1"),
+        }
     ),
     max_size=2,
 )
@@ -123,14 +141,18 @@ def _change(value: list[AnyMessage], data: st.DataObject) -> None:
     """Do something to a list that a node might do."""
     one = value[data.draw(st.integers(0, len(value) - 1))]
     change = data.draw(
-        st.sampled_from(["nothing", "content", "note", "deep", "id", "append", "drop", "replace", "extra"])
+        st.sampled_from(
+            ["nothing", "content", "note", "deep", "id", "append", "drop", "replace", "extra"]
+        )
     )
     if change == "content":
         one.content = data.draw(contents)
     elif change == "note":
         one.additional_kwargs[data.draw(st.text(max_size=3))] = data.draw(anything)
     elif change == "deep":
-        one.response_metadata.setdefault("deep", {})[data.draw(st.text(max_size=1))] = data.draw(numbers)
+        one.response_metadata.setdefault("deep", {})[data.draw(st.text(max_size=1))] = data.draw(
+            numbers
+        )
     elif change == "id":
         one.id = data.draw(ids)
     elif change == "append":
@@ -144,7 +166,10 @@ def _change(value: list[AnyMessage], data: st.DataObject) -> None:
 
 
 def chat(length: int = 20) -> list[AnyMessage]:
-    return [HumanMessage(f"line {n}", id=f"m{n}", additional_kwargs={"seen": [n]}) for n in range(length)]
+    return [
+        HumanMessage(f"line {n}", id=f"m{n}", additional_kwargs={"seen": [n]})
+        for n in range(length)
+    ]
 
 
 def test_what_is_revived_shares_nothing_with_what_was_revived_before() -> None:
@@ -191,13 +216,19 @@ class Sulking:
     __hash__ = None  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("odd", [np.arange(3.0), Role.A, Equal(), Sulking(), {"a": np.arange(3.0)}, OrderedDict(a=1)])
+@pytest.mark.parametrize(
+    "odd", [np.arange(3.0), Role.A, Equal(), Sulking(), {"a": np.arange(3.0)}, OrderedDict(a=1)]
+)
 @pytest.mark.parametrize("was", [None, "a", {}, {"a": None}, {"a": "b"}, [1]])
 def test_a_field_that_becomes_something_odd_is_seen_to_have_changed(was: Any, odd: Any) -> None:
     memo, serde = MessageCache(2**20), JsonPlusSerializer(pickle_fallback=True)
-    value = learned(memo, [ToolMessage("x", id=str(n), tool_call_id="1", artifact=was) for n in range(FEWEST)])
+    value = learned(
+        memo, [ToolMessage("x", id=str(n), tool_call_id="1", artifact=was) for n in range(FEWEST)]
+    )
     value[2].artifact = value[3].additional_kwargs["odd"] = value[4].odd = odd
-    assert not any(image.shows(value[place]) for place in (2, 3, 4) for image in memo._by_data._young.values())
+    assert not any(
+        image.shows(value[place]) for place in (2, 3, 4) for image in memo._by_data._young.values()
+    )
     stored = memo.dumps(serde, value)
     assert stored[0] == serde.dumps_typed(value)[0]
     assert stored[0] == "pickle" or stored == serde.dumps_typed(value)
@@ -205,16 +236,22 @@ def test_a_field_that_becomes_something_odd_is_seen_to_have_changed(was: Any, od
 
 def test_fields_that_changed_places_are_told_apart() -> None:
     memo = MessageCache(2**20)
-    value = learned(memo, [HumanMessage("x", id=str(n), additional_kwargs={"a": n}) for n in range(FEWEST)])
+    value = learned(
+        memo, [HumanMessage("x", id=str(n), additional_kwargs={"a": n}) for n in range(FEWEST)]
+    )
     fields = value[3].__dict__
     swapped = {"additional_kwargs": "response_metadata", "response_metadata": "additional_kwargs"}
-    object.__setattr__(value[3], "__dict__", {swapped.get(name, name): one for name, one in fields.items()})
+    object.__setattr__(
+        value[3], "__dict__", {swapped.get(name, name): one for name, one in fields.items()}
+    )
     assert memo.dumps(SERDE, value) == SERDE.dumps_typed(value)
 
 
 def test_a_message_may_change_while_it_is_stored() -> None:
     memo, done = MessageCache(2**22), threading.Event()
-    value = learned(memo, [HumanMessage("x", id=str(n), additional_kwargs={"a": {"0": 0}}) for n in range(40)])
+    value = learned(
+        memo, [HumanMessage("x", id=str(n), additional_kwargs={"a": {"0": 0}}) for n in range(40)]
+    )
 
     def change() -> None:
         number = 0
@@ -238,7 +275,10 @@ def test_a_message_may_change_while_it_is_stored() -> None:
 
 
 def test_serializers_that_revive_in_their_own_way_are_left_alone() -> None:
-    memo, own = MessageCache(2**20), JsonPlusSerializer(__unpack_ext_hook__=lambda code, data: (code, data))
+    memo, own = (
+        MessageCache(2**20),
+        JsonPlusSerializer(__unpack_ext_hook__=lambda code, data: (code, data)),
+    )
     assert ValueSerializer.of(SERDE, memo).memo is memo
     assert ValueSerializer.of(JsonPlusSerializer(allowed_msgpack_modules=None), memo).memo is memo
     assert ValueSerializer.of(own, memo).memo is None
@@ -277,7 +317,9 @@ def test_a_list_that_cannot_be_learned_is_tried_once() -> None:
 
 
 def test_what_is_counted_is_about_what_it_occupies() -> None:
-    numbers = {"logprobs": [{"token": str(n), "bytes": [n, n], "logprob": -0.5 * n} for n in range(40)]}
+    numbers = {
+        "logprobs": [{"token": str(n), "bytes": [n, n], "logprob": -0.5 * n} for n in range(40)]
+    }
     kinds: list[dict[str, Any]] = [
         {},
         {"additional_kwargs": {"empty": [[] for _ in range(200)]}},
@@ -286,9 +328,9 @@ def test_what_is_counted_is_about_what_it_occupies() -> None:
         {"content": [{"type": "text", "text": "x" * 50, "index": n} for n in range(20)]},
     ]
     for kind in kinds:
-        data = SERDE.dumps_typed([HumanMessage(**{"content": "x" * 200, "id": f"{n:036}"} | kind) for n in range(100)])[
-            1
-        ]
+        data = SERDE.dumps_typed(
+            [HumanMessage(**{"content": "x" * 200, "id": f"{n:036}"} | kind) for n in range(100)]
+        )[1]
         memo = MessageCache(2**26)
         memo.loads(SERDE, data)
         gc.collect()
@@ -313,11 +355,20 @@ def test_what_was_stored_shares_nothing_with_what_the_caller_still_has() -> None
 
 @pytest.mark.parametrize(
     ("was", "becomes"),
-    [(1, True), (1, 1.0), (0.0, -0.0), ({"a": 1, "b": 2}, {"b": 2, "a": 1}), ([1], (1,)), ("1", b"1")],
+    [
+        (1, True),
+        (1, 1.0),
+        (0.0, -0.0),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ([1], (1,)),
+        ("1", b"1"),
+    ],
 )
 def test_values_that_are_equal_but_not_the_same_are_told_apart(was: Any, becomes: Any) -> None:
     memo = MessageCache(2**20)
-    value = learned(memo, [HumanMessage("x", id=str(n), response_metadata={"v": was}) for n in range(FEWEST)])
+    value = learned(
+        memo, [HumanMessage("x", id=str(n), response_metadata={"v": was}) for n in range(FEWEST)]
+    )
     for message in value:
         message.response_metadata["v"] = becomes
     assert memo.dumps(SERDE, value) == SERDE.dumps_typed(value)
@@ -332,7 +383,9 @@ class Own(HumanMessage):
     "message",
     [
         Own("x", id="1"),
-        HumanMessage("x", id="1", additional_kwargs={"at": datetime(2026, 1, 1, tzinfo=timezone.utc)}),
+        HumanMessage(
+            "x", id="1", additional_kwargs={"at": datetime(2026, 1, 1, tzinfo=timezone.utc)}
+        ),
         HumanMessage("x", id="1", of_own={1, 2}),
         "a text",
         {"id": "1"},
@@ -351,7 +404,9 @@ def test_content_that_is_nested_too_deeply_is_left_to_the_serializer() -> None:
     assert snapshot_of(HumanMessage("x", additional_kwargs={"nested": nested[0][0][0]})) is not None
 
 
-@pytest.mark.parametrize("value", [[], [1] * 20, ["a"] * 20, [chat(1)[0], *["a"] * 20], [None] * 20, [chat(20)]])
+@pytest.mark.parametrize(
+    "value", [[], [1] * 20, ["a"] * 20, [chat(1)[0], *["a"] * 20], [None] * 20, [chat(20)]]
+)
 def test_lists_of_other_things_are_left_to_the_serializer(value: list[Any]) -> None:
     memo = MessageCache(2**20)
     for _ in range(3):
@@ -376,7 +431,11 @@ def test_a_list_is_its_elements(length: int) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.one_of(st.binary(max_size=40), conversations.map(lambda value: SERDE.dumps_typed(value)[1][:-1])))
+@given(
+    st.one_of(
+        st.binary(max_size=40), conversations.map(lambda value: SERDE.dumps_typed(value)[1][:-1])
+    )
+)
 def test_bytes_that_are_no_list_of_objects_have_no_elements(data: bytes) -> None:
     elements = split(data)
     assert elements is None or join(elements) == data or data[0] in (0xDC, 0xDD)

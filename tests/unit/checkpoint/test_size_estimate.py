@@ -24,8 +24,14 @@ LARGE: dict[str, Any] = {
     "nested": {"a": {"b": [{"c": "x" * 3_000_000}]}},
     "messages": [HumanMessage("x" * 1000, id=str(n)) for n in range(3000)],
     "a set": {f"{n:050}" for n in range(50_000)},
-    "a mapping whose last value is long": {**{str(n): n for n in range(20)}, "last": "x" * 3_000_000},
-    "a long message behind short ones": [*(HumanMessage("x") for _ in range(900)), HumanMessage("x" * 3_000_000)],
+    "a mapping whose last value is long": {
+        **{str(n): n for n in range(20)},
+        "last": "x" * 3_000_000,
+    },
+    "a long message behind short ones": [
+        *(HumanMessage("x") for _ in range(900)),
+        HumanMessage("x" * 3_000_000),
+    ],
 }
 SMALL: dict[str, Any] = {
     "nothing": None,

@@ -12,7 +12,20 @@ from mongomem import InvalidInputError, MongoSaver
 from mongomem.checkpoint.serde.versions import next_version
 from support.stores import named
 
-KINDS: list[Any] = [None, "00000000000000000000000000000007.0.5", "7", 0, 7, 2**63, 2**70, 0.0, 7.5, 2.0**60, 1e300, -3]
+KINDS: list[Any] = [
+    None,
+    "00000000000000000000000000000007.0.5",
+    "7",
+    0,
+    7,
+    2**63,
+    2**70,
+    0.0,
+    7.5,
+    2.0**60,
+    1e300,
+    -3,
+]
 
 
 @pytest.mark.parametrize("current", KINDS, ids=named)
@@ -31,7 +44,9 @@ def test_two_branches_that_count_alike_differ() -> None:
     assert saver.get_next_version(None, None) != saver.get_next_version(None, None)
 
 
-@pytest.mark.parametrize("wrong", [True, "", "a", ".5", b"1", [], {}, math.nan, math.inf, object()], ids=named)
+@pytest.mark.parametrize(
+    "wrong", [True, "", "a", ".5", b"1", [], {}, math.nan, math.inf, object()], ids=named
+)
 def test_what_is_no_version_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="version"):
         next_version(wrong, 0.5)

@@ -1,4 +1,6 @@
-"""Servers that take few texts in a request, over real HTTP: texts are sent in as many requests as they need."""
+"""Servers that take few texts in a request, over real HTTP: texts are sent in as many requests as
+they need.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class HttpxEmbeddings(Embeddings):
         self.model, self.base_url = MODEL, base_url
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        answer = httpx.post(f"{self.base_url}/embeddings", json=body_of(texts), headers=HEADERS, verify=False)
+        answer = httpx.post(
+            f"{self.base_url}/embeddings", json=body_of(texts), headers=HEADERS, verify=False
+        )
         answer.raise_for_status()
         return [row["embedding"] for row in answer.json()["data"]]
 
@@ -70,7 +74,9 @@ class WrappingEmbeddings(HttpxEmbeddings):
 
 
 def by_requests(texts: list[str], base_url: str) -> list[list[float]]:
-    answer = requests.post(f"{base_url}/embeddings", json=body_of(texts), headers=HEADERS, timeout=HANG_SECONDS)
+    answer = requests.post(
+        f"{base_url}/embeddings", json=body_of(texts), headers=HEADERS, timeout=HANG_SECONDS
+    )
     answer.raise_for_status()
     return [row["embedding"] for row in answer.json()["data"]]
 
@@ -98,8 +104,16 @@ EMBEDDERS: dict[str, Callable[[OpenAIServer], Any]] = {
     ("kind", "who"),
     [
         *(("openai", who) for who in REFUSALS),
-        *((kind, who) for kind in ("langchain", "function") for who in ("TEI", "Cohere", "vLLM", "a proxy")),
-        *((kind, who) for kind in ("langchain, wrapped", "async function") for who in ("DashScope", "Cohere")),
+        *(
+            (kind, who)
+            for kind in ("langchain", "function")
+            for who in ("TEI", "Cohere", "vLLM", "a proxy")
+        ),
+        *(
+            (kind, who)
+            for kind in ("langchain, wrapped", "async function")
+            for who in ("DashScope", "Cohere")
+        ),
     ],
 )
 def test_too_many_texts_are_halved_and_the_size_is_remembered(
@@ -115,7 +129,9 @@ def test_too_many_texts_are_halved_and_the_size_is_remembered(
 
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("kind", EMBEDDERS)
-def test_a_size_that_is_said_is_never_exceeded(kind: str, world: str, openai_server: OpenAIServer) -> None:
+def test_a_size_that_is_said_is_never_exceeded(
+    kind: str, world: str, openai_server: OpenAIServer
+) -> None:
     openai_server.most_inputs = 10, "DashScope"
     embedder = resolve_embedder(EMBEDDERS[kind](openai_server), dims=DIMS, batch_size=10)
     np.testing.assert_allclose(WORLDS[world](embedder, TEXTS), words(TEXTS), rtol=1e-6)
@@ -129,7 +145,9 @@ def test_a_size_that_is_said_too_large_is_halved(openai_server: OpenAIServer) ->
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_a_text_that_is_refused_alone_is_raised_as_it_is(world: str, openai_server: OpenAIServer) -> None:
+def test_a_text_that_is_refused_alone_is_raised_as_it_is(
+    world: str, openai_server: OpenAIServer
+) -> None:
     openai_server.most_inputs = 0, "TEI as OpenAI"
     embedder = resolve_embedder(f"openai:{MODEL}", dims=DIMS)
     with pytest.raises(openai.APIStatusError, match="maximum allowed batch size 0"):
@@ -167,7 +185,8 @@ def test_callers_at_once_share_what_was_found(openai_server: OpenAIServer) -> No
     embedder = resolve_embedder(f"openai:{MODEL}", dims=DIMS)
     found: list[Vectors] = []
     threads = [
-        threading.Thread(target=lambda: found.append(embedder.embed_documents(TEXTS)), daemon=True) for _ in range(6)
+        threading.Thread(target=lambda: found.append(embedder.embed_documents(TEXTS)), daemon=True)
+        for _ in range(6)
     ]
     for thread in threads:
         thread.start()
@@ -179,7 +198,8 @@ def test_callers_at_once_share_what_was_found(openai_server: OpenAIServer) -> No
     assert embedder.batch_size.most == 6
 
 
-# --- what errors say -------------------------------------------------------------------------------
+# --- what errors say
+# -------------------------------------------------------------------------------
 
 
 class StatusError(Exception):
@@ -201,15 +221,28 @@ class HostileError(Exception):
 @pytest.mark.parametrize(
     "error",
     [
-        ValueError("batch size is invalid, it should not be larger than 25.: payload.input.contents"),
-        ValueError("HTTP error occurred: status_code: 400 \n code: InvalidParameter \n message: batch size is invalid"),
-        StatusError("status_code: 400, body: {'message': 'total number of texts must be at most 96'}", status_code=400),
-        StatusError("Malformed input request: #/texts: expected maximum item count: 96, found: 100"),
+        ValueError(
+            "batch size is invalid, it should not be larger than 25.: payload.input.contents"
+        ),
+        ValueError(
+            "HTTP error occurred: status_code: 400 \n code: InvalidParameter \n message: batch "
+            "size is invalid"
+        ),
+        StatusError(
+            "status_code: 400, body: {'message': 'total number of texts must be at most 96'}",
+            status_code=400,
+        ),
+        StatusError(
+            "Malformed input request: #/texts: expected maximum item count: 96, found: 100"
+        ),
         StatusError("400 5 instance(s) is allowed per prediction. Actual: 30.", code=400),
         StatusError("input数组最大不得超过64条", status_code=400),
         StatusError("batch_size exceeds 8", response={"ResponseMetadata": {"HTTPStatusCode": 400}}),
         StatusError("Too many inputs. The max number of inputs is 1.", http_status=400),
-        StatusError("Invalid 'input': array too long. Expected an array with maximum length 2048", status_code=400),
+        StatusError(
+            "Invalid 'input': array too long. Expected an array with maximum length 2048",
+            status_code=400,
+        ),
         StatusError("", status_code=413),
     ],
 )
@@ -220,8 +253,14 @@ def test_errors_that_say_too_many(error: Exception) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        ValueError("This model's maximum context length is 512 tokens. However, you requested 600 tokens in the input"),
-        ValueError("input (600 tokens) is too large to process. increase the physical batch size (current: 512)"),
+        ValueError(
+            "This model's maximum context length is 512 tokens. However, you requested 600 tokens "
+            "in the input"
+        ),
+        ValueError(
+            "input (600 tokens) is too large to process. increase the physical batch size "
+            "(current: 512)"
+        ),
         StatusError("Error code: 429 - Too many requests", status_code=429),
         StatusError("Rate limit reached: too many inputs in this minute", status_code=429),
         StatusError("batch size 33 > maximum allowed batch size 32", status_code=500),

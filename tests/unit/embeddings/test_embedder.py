@@ -1,4 +1,6 @@
-"""Every kind of embedder in the sync and the async world, functions of the user, and what answers are refused."""
+"""Every kind of embedder in the sync and the async world, functions of the user, and what answers
+are refused.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ class WordEmbeddings(Embeddings):
 
 
 def within(seconds: float, call: Callable[[], Any]) -> Any:
-    """Run `call` in a thread of its own, and fail where it does not end: a deadlock must not hang the suite."""
+    """Run `call` in a thread of its own, and fail where it does not end: a deadlock must not hang
+    the suite.
+    """
     outcome: list[Any] = []
 
     def run() -> None:
@@ -126,7 +130,9 @@ EMBEDDERS = {
 
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("kind", EMBEDDERS)
-def test_every_kind_answers_in_every_world(kind: str, world: str, openai_server: OpenAIServer) -> None:
+def test_every_kind_answers_in_every_world(
+    kind: str, world: str, openai_server: OpenAIServer
+) -> None:
     dims = 64 if kind == "local" else DIMS
     embedder = resolve_embedder(EMBEDDERS[kind], dims=dims, model="test")
     documents, query = within(10, lambda: WORLDS[world](embedder, ["I like tea", "", "日本 🗾"]))
@@ -160,7 +166,12 @@ def test_langchain_methods_are_used_natively() -> None:
     embedder = resolve_embedder(embeddings, dims=DIMS)
     blocking(embedder, ["a"])
     asyncio.run(awaited(embedder, ["a"]))
-    assert embeddings.calls == ["embed_documents", "embed_query", "aembed_documents", "aembed_query"]
+    assert embeddings.calls == [
+        "embed_documents",
+        "embed_query",
+        "aembed_documents",
+        "aembed_query",
+    ]
 
 
 async def test_a_sync_function_does_not_block_the_loop() -> None:
@@ -171,7 +182,9 @@ async def test_a_sync_function_does_not_block_the_loop() -> None:
         return words(texts)
 
     asyncio.get_running_loop().call_later(0.01, ticked.set)
-    assert (await resolve_embedder(waits, dims=DIMS, model="test").aembed_query("a")).shape == (DIMS,)
+    assert (await resolve_embedder(waits, dims=DIMS, model="test").aembed_query("a")).shape == (
+        DIMS,
+    )
 
 
 def test_an_async_function_serves_many_threads_at_once() -> None:
@@ -187,7 +200,10 @@ def test_an_async_function_serves_many_threads_at_once() -> None:
         return words(texts)
 
     embedder = resolve_embedder(waits_for_all, dims=DIMS, model="test")
-    threads = [threading.Thread(target=embedder.embed_query, args=("a",), daemon=True) for _ in range(together)]
+    threads = [
+        threading.Thread(target=embedder.embed_query, args=("a",), daemon=True)
+        for _ in range(together)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -233,7 +249,9 @@ if hasattr(os, "fork"):
 """
     # From 3.12 on Python warns of any fork beside threads.
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
-    ended = subprocess.run(command, timeout=HANG_SECONDS, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        command, timeout=HANG_SECONDS, capture_output=True, text=True, check=False
+    )
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
@@ -269,7 +287,9 @@ def test_a_wrong_answer_is_refused(answer: Any, error: type[Exception], message:
 
 def test_vectors_of_one_call_must_agree_where_dims_are_open() -> None:
     with pytest.raises(DimensionMismatchError, match="expected 2 dimensions, got 1"):
-        resolve_embedder(lambda texts: [[1.0, 2.0], [1.0]], dims=None, model="test").embed_documents(["a", "b"])
+        resolve_embedder(
+            lambda texts: [[1.0, 2.0], [1.0]], dims=None, model="test"
+        ).embed_documents(["a", "b"])
 
 
 def test_the_vectors_of_a_function_stay_its_own() -> None:

@@ -1,4 +1,6 @@
-"""What a model is called: unlike things by unlike names, the same thing by one, and what has no name asks for one."""
+"""What a model is called: unlike things by unlike names, the same thing by one, and what has no
+name asks for one.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +154,10 @@ def azure(deployment: str = "d1", **more: Any) -> AzureEmbeddings:
 
 def cached(inner: Embeddings) -> Embeddings:
     return CacheBackedEmbeddings(
-        underlying_embeddings=inner, document_embedding_store=object(), query_embedding_store=None, batch_size=None
+        underlying_embeddings=inner,
+        document_embedding_store=object(),
+        query_embedding_store=None,
+        batch_size=None,
     )
 
 
@@ -161,19 +166,35 @@ def _no_base_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
 
-# --- unlike things ---------------------------------------------------------------------------------
+# --- unlike things
+# ---------------------------------------------------------------------------------
 
 UNLIKE: dict[str, list[Any]] = {
-    "deployments": [azure("d1"), azure("d2"), azure("d1", azure_endpoint="https://y.openai.azure.com")],
-    "settings": [azure(), azure(dimensions=256), azure(normalize=True), azure(model_kwargs={"pooling": "cls"})],
-    "base URLs": [azure(openai_api_base=url) for url in ("http://one/v1", "http://two/v1", "http://one:81/v1")],
+    "deployments": [
+        azure("d1"),
+        azure("d2"),
+        azure("d1", azure_endpoint="https://y.openai.azure.com"),
+    ],
+    "settings": [
+        azure(),
+        azure(dimensions=256),
+        azure(normalize=True),
+        azure(model_kwargs={"pooling": "cls"}),
+    ],
+    "base URLs": [
+        azure(openai_api_base=url) for url in ("http://one/v1", "http://two/v1", "http://one:81/v1")
+    ],
     "sizes": [DeterministicFakeEmbedding(size=size) for size in (3, 4)],
     "caches": [cached(azure("d1")), cached(azure("d2"))],
     "caches of caches": [cached(cached(azure("d1"))), cached(cached(azure("d2")))],
     "wrappers": [Wrapper(inner=azure(one)) for one in ("d1", "d2")]
     + [Wrapper(inner=DeterministicFakeEmbedding(size=3))],
     "hidden": [Hidden(azure("d1")), Hidden(azure("d2"))],
-    "lists": [Wrapper(all=[azure("d1"), azure("d2")]), Wrapper(all=[azure("d1")]), Wrapper(all=[azure("d2")])],
+    "lists": [
+        Wrapper(all=[azure("d1"), azure("d2")]),
+        Wrapper(all=[azure("d1")]),
+        Wrapper(all=[azure("d2")]),
+    ],
     "methods of a wrapped one": [Wrapper(call=azure(one).embed_documents) for one in ("d1", "d2")],
     "slots": [Slotted(3), Slotted(4)],
     "partials": [
@@ -183,12 +204,28 @@ UNLIKE: dict[str, list[Any]] = {
         partial(embed, task="query"),
         other,
     ],
-    "partials of partials": [partial(partial(embed, model="a"), task=task) for task in ("query", "document")],
-    "closures": [closure("a"), closure("b"), closure("a", dims=3), closure(Model.SMALL), closure(Model.LARGE)],
+    "partials of partials": [
+        partial(partial(embed, model="a"), task=task) for task in ("query", "document")
+    ],
+    "closures": [
+        closure("a"),
+        closure("b"),
+        closure("a", dims=3),
+        closure(Model.SMALL),
+        closure(Model.LARGE),
+    ],
     "closures over clients": [closure("a", object()), closure("b", object())],
-    "closures over functions": [nested(embed), nested(other), nested(bag_of_words(3)), nested(bag_of_words(4))],
+    "closures over functions": [
+        nested(embed),
+        nested(other),
+        nested(bag_of_words(3)),
+        nested(bag_of_words(4)),
+    ],
     "closures over partials": [nested(partial(embed, model=model)) for model in "ab"],
-    "closures over embeddings": [nested(azure("d1").embed_documents), nested(azure("d2").embed_documents)],
+    "closures over embeddings": [
+        nested(azure("d1").embed_documents),
+        nested(azure("d2").embed_documents),
+    ],
     "closures over tuples": [closure(dims=(1, 2)), closure(dims=(1, 3))],
     "callable objects": [
         Callable_(),
@@ -197,13 +234,25 @@ UNLIKE: dict[str, list[Any]] = {
         Callable_(name="a"),
         Callable_(size=3),
     ],
-    "callable objects with clients": [Callable_(model="a", client=object()), Callable_(model="b", client=object())],
-    "bound methods": [Callable_(size=3).embed, Callable_(size=4).embed, Callable_.of_class, Callable_.of_nobody],
-    "decorated functions": [decorated_with("query: ", 1)(other), decorated_with("passage: ", 1)(other)],
+    "callable objects with clients": [
+        Callable_(model="a", client=object()),
+        Callable_(model="b", client=object()),
+    ],
+    "bound methods": [
+        Callable_(size=3).embed,
+        Callable_(size=4).embed,
+        Callable_.of_class,
+        Callable_.of_nobody,
+    ],
+    "decorated functions": [
+        decorated_with("query: ", 1)(other),
+        decorated_with("passage: ", 1)(other),
+    ],
     "methods of embeddings": [azure("d1").embed_documents, azure("d2").embed_documents],
     "models of clients": [partial(embed, client=object(), model=model) for model in "ab"],
     "servers of clients": [
-        closure("a", openai.OpenAI(api_key=KEY, base_url=url)) for url in ("http://1/v", "http://2/v")
+        closure("a", openai.OpenAI(api_key=KEY, base_url=url))
+        for url in ("http://1/v", "http://2/v")
     ],
 }
 
@@ -222,16 +271,23 @@ def test_a_server_of_its_own_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert fingerprint("") == fingerprint("https://api.openai.com/v1/") == "openai:small"
     assert fingerprint("https://eu.api.openai.com/v1") == "openai:small"
-    assert fingerprint("http://user:secret@Host:8000/v1/?token=abc") == "openai:small at http://host:8000/v1"
+    assert (
+        fingerprint("http://user:secret@Host:8000/v1/?token=abc")
+        == "openai:small at http://host:8000/v1"
+    )
     assert fingerprint("http://host:8001/v1") == "openai:small at http://host:8001/v1"
     for nonsense in ("http://host:port/v1", "host/v1", "http://[::1"):
         assert fingerprint(nonsense).startswith("openai:small at ")
 
 
-def test_the_base_url_is_read_when_it_is_needed_and_then_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_base_url_is_read_when_it_is_needed_and_then_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     embedder = resolve_embedder("openai:small", dims=3)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")  # as python-dotenv may, after the import
+    monkeypatch.setenv(
+        "OPENAI_BASE_URL", "http://127.0.0.1:9/v1"
+    )  # as python-dotenv may, after the import
     assert embedder.fingerprint == "openai:small at http://127.0.0.1:9/v1"
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:10/v1")
     assert embedder.fingerprint == "openai:small at http://127.0.0.1:9/v1"
@@ -239,7 +295,9 @@ def test_the_base_url_is_read_when_it_is_needed_and_then_counts(monkeypatch: pyt
     assert str(client.base_url) == "http://127.0.0.1:9/v1/"
 
 
-def test_a_client_that_read_the_environment_is_named_by_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_read_the_environment_is_named_by_its_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://one/v1")
     here = azure(azure_endpoint=None)
     here.client = openai.OpenAI(api_key=KEY).embeddings
@@ -249,24 +307,51 @@ def test_a_client_that_read_the_environment_is_named_by_its_server(monkeypatch: 
     assert name_of(here) == name_of(azure(azure_endpoint=None))
 
 
-# --- the same thing --------------------------------------------------------------------------------
+# --- the same thing
+# --------------------------------------------------------------------------------
 
 
 SAME: dict[str, list[Any]] = {
     "keys and how it is asked": [
         azure(),
-        azure(azure_ad_token="other", chunk_size=10, max_retries=9, request_timeout=3.0, default_headers={"x": KEY}),
+        azure(
+            azure_ad_token="other",
+            chunk_size=10,
+            max_retries=9,
+            request_timeout=3.0,
+            default_headers={"x": KEY},
+        ),
         azure(openai_api_version="2024-02-01", model_kwargs={"api_key": KEY, "timeout": 3}),
         azure(openai_api_base="https://api.openai.com/v1"),
     ],
     "a cache": [azure(), cached(azure()), cached(cached(azure()))],
-    "what wraps nothing": [other, partial(other), partial(other, api_key=KEY, timeout=3), EmbeddingsLambda(other)],
-    "a cached function": [other, lru_cache(other), decorated_with("", 3)(other), decorated_with("", 4)(other)],
-    "what a partial says again": [embed, partial(embed, model="small"), partial(embed, model="small", client=None)],
-    "clients": [closure("a", object()), closure("a", object()), closure("a", openai.OpenAI(api_key=KEY))],
+    "what wraps nothing": [
+        other,
+        partial(other),
+        partial(other, api_key=KEY, timeout=3),
+        EmbeddingsLambda(other),
+    ],
+    "a cached function": [
+        other,
+        lru_cache(other),
+        decorated_with("", 3)(other),
+        decorated_with("", 4)(other),
+    ],
+    "what a partial says again": [
+        embed,
+        partial(embed, model="small"),
+        partial(embed, model="small", client=None),
+    ],
+    "clients": [
+        closure("a", object()),
+        closure("a", object()),
+        closure("a", openai.OpenAI(api_key=KEY)),
+    ],
     "what changes": [
         Callable_(size=3),
-        Callable_(size=3, calls=[], cache={}, _lock=object(), hits=9, api_key=KEY, max_retries=3, note=""),
+        Callable_(
+            size=3, calls=[], cache={}, _lock=object(), hits=9, api_key=KEY, max_retries=3, note=""
+        ),
     ],
     "a key by its looks": [closure("a"), closure("a", client=KEY)],
 }
@@ -298,7 +383,8 @@ class Ran:
 
 found = [names(importlib.import_module(name)) for name in ("embedding", "inner.embedding")]
 found.append(names(loaded("another")))
-found += [names(Ran(runpy.run_path({file!r}, run_name=name))) for name in ("__main__", "<run_path>")]
+for name in ("__main__", "<run_path>"):
+    found.append(names(Ran(runpy.run_path({file!r}, run_name=name))))
 found.append(names(Ran(runpy.run_module("inner.embedding", run_name="__main__", alter_sys=True))))
 print(sorted(map(str, found))[0] if len(set(map(str, found))) == 1 else found)
 """
@@ -333,7 +419,12 @@ def test_a_file_is_one_however_it_was_come_by_and_in_every_process(tmp_path: Pat
         environment = {"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": seed}
         command = [sys.executable, "-c", program]
         ended = subprocess.run(
-            command, env=environment, timeout=HANG_SECONDS, capture_output=True, text=True, check=False
+            command,
+            env=environment,
+            timeout=HANG_SECONDS,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert ended.returncode == 0, ended.stderr
         outputs.add(ended.stdout.strip())
@@ -343,11 +434,17 @@ def test_a_file_is_one_however_it_was_come_by_and_in_every_process(tmp_path: Pat
 
 def test_a_module_run_as_a_script_has_the_name_that_it_has_imported(tmp_path: Path) -> None:
     file = tmp_path / "embedding.py"
-    script = "from mongomem.embeddings.identity import identity_of\nif __name__ == '__main__':\n    print("
+    script = (
+        "from mongomem.embeddings.identity import identity_of\nif __name__ == '__main__':\n  "
+        " "
+        " print("
+    )
     file.write_text(f"{EMBEDDING}\n{script}identity_of(embed, None).name)\n")
     environment = {"PYTHONPATH": ":".join(sys.path)}
     command = [sys.executable, str(file)]
-    ended = subprocess.run(command, env=environment, timeout=HANG_SECONDS, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        command, env=environment, timeout=HANG_SECONDS, capture_output=True, text=True, check=False
+    )
     assert (ended.stdout.strip(), ended.stderr) == ("function:embedding.embed", "")
 
 
@@ -361,7 +458,8 @@ def test_packages_are_named_by_their_folder(tmp_path: Path) -> None:
     assert name_of(module.embed) == f"function:{tmp_path.name}.embed"
 
 
-# --- what cannot be named --------------------------------------------------------------------------
+# --- what cannot be named
+# --------------------------------------------------------------------------
 
 
 class Hostile:
@@ -402,7 +500,9 @@ NAMELESS: dict[str, Callable[[], Any]] = {
     "a bound method of one with state": lambda: Callable_(weights={}, other=[1]).embed,
     "a partial over an object": lambda: partial(other, client=object()),
     "embeddings that tell no model": lambda: Wrapper(client=object()),
-    "embeddings with too many settings": lambda: Wrapper(**{f"setting{n}": n for n in range(1_000)}),
+    "embeddings with too many settings": lambda: Wrapper(
+        **{f"setting{n}": n for n in range(1_000)}
+    ),
     "one that holds itself": endless,
     "one that cannot be looked at": Hostile,
     "one without a class": HostileClass,
@@ -412,7 +512,9 @@ NAMELESS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("kind", NAMELESS)
 def test_what_cannot_be_named_asks_for_model(kind: str) -> None:
     embed = NAMELESS[kind]()
-    with pytest.raises(ConfigurationError, match=r'index needs "model"|embed cannot be used') as raised:
+    with pytest.raises(
+        ConfigurationError, match=r'index needs "model"|embed cannot be used'
+    ) as raised:
         resolve_embedder(embed, dims=3)
     assert KEY not in str(raised.value)
     if not kind.startswith("one "):
@@ -421,11 +523,14 @@ def test_what_cannot_be_named_asks_for_model(kind: str) -> None:
 
 
 def test_the_message_says_what_it_stumbled_over() -> None:
-    with pytest.raises(ConfigurationError, match=r"closure.<locals>.embed holds client, which tells no model"):
+    with pytest.raises(
+        ConfigurationError, match=r"closure.<locals>.embed holds client, which tells no model"
+    ):
         resolve_embedder(closure(client=object()), dims=3)
 
 
-# --- names in general ------------------------------------------------------------------------------
+# --- names in general
+# ------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=[kind for kinds in (UNLIKE, SAME) for kind in kinds])
@@ -449,7 +554,10 @@ def test_long_settings_are_named_shortly_and_apart() -> None:
 
 def test_settings_cannot_be_mistaken_for_others() -> None:
     assert name_of(closure("a", dims="b, model=c")) != name_of(closure("c", dims="b, model=a"))
-    assert name_of(closure("a\udc80")) == 'function:test_identity.closure.<locals>.embed(model="a\\udc80")'
+    assert (
+        name_of(closure("a\udc80"))
+        == 'function:test_identity.closure.<locals>.embed(model="a\\udc80")'
+    )
 
 
 def test_what_the_user_says_is_the_name() -> None:
@@ -458,10 +566,14 @@ def test_what_the_user_says_is_the_name() -> None:
 
 
 def test_former_names_are_known() -> None:
-    assert identity_of(azure("d1"), None).former == ("langchain:AzureEmbeddings(text-embedding-ada-002)",)
+    assert identity_of(azure("d1"), None).former == (
+        "langchain:AzureEmbeddings(text-embedding-ada-002)",
+    )
     assert identity_of(cached(azure()), None).former == ("langchain:CacheBackedEmbeddings",)
     names = (__name__, "__main__")
-    assert identity_of(partial(other), None).former == tuple(f"function:{name}.other" for name in names)
+    assert identity_of(partial(other), None).former == tuple(
+        f"function:{name}.other" for name in names
+    )
     assert identity_of(lambda texts: texts, "said").is_called(
         f"function:{__name__}.test_former_names_are_known.<locals>.<lambda>", None
     )

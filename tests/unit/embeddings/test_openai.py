@@ -58,7 +58,9 @@ def test_dimensions_are_sent_to_models_that_know_them(
 
 
 @pytest.mark.parametrize("world", ["sync", "async"])
-def test_openai_batches_by_count_and_keeps_the_order(world: str, openai_server: OpenAIServer) -> None:
+def test_openai_batches_by_count_and_keeps_the_order(
+    world: str, openai_server: OpenAIServer
+) -> None:
     texts = [f"word{i}" for i in range(5000)]
     embedder = resolve_embedder(SMALL, dims=DIMS)
     documents = WORLDS[world](embedder, texts)
@@ -69,7 +71,10 @@ def test_openai_batches_by_count_and_keeps_the_order(world: str, openai_server: 
 @pytest.mark.parametrize(
     ("text", "sizes"),
     [
-        ("tea " * 7000, [36, 36, 8]),  # 28,000 bytes count as the 8192 tokens that a valid text may have
+        (
+            "tea " * 7000,
+            [36, 36, 8],
+        ),  # 28,000 bytes count as the 8192 tokens that a valid text may have
         ("茶" * 1000, [80]),  # 3000 bytes are at most 3000 tokens
         ("茶" * 2500, [40, 40]),
     ],
@@ -86,7 +91,9 @@ def test_a_text_over_the_models_limit_is_refused_by_the_api(openai_server: OpenA
 
 @pytest.mark.parametrize("world", ["sync", "async"])
 @pytest.mark.parametrize("status", [429, 500])
-def test_openai_retries_as_the_sdk_does(status: int, world: str, openai_server: OpenAIServer) -> None:
+def test_openai_retries_as_the_sdk_does(
+    status: int, world: str, openai_server: OpenAIServer
+) -> None:
     openai_server.fail(status, times=2)
     documents = WORLDS[world](resolve_embedder(SMALL, dims=DIMS), ["a"])
     assert documents.shape == (1, DIMS)
@@ -102,7 +109,8 @@ def test_openai_gives_up_with_the_sdks_error(openai_server: OpenAIServer) -> Non
 def test_openai_with_wrong_dimensions(openai_server: OpenAIServer) -> None:
     openai_server.wrong_dimensions = 7
     with pytest.raises(
-        DimensionMismatchError, match=f"{SMALL} at {openai_server.base_url}: expected {DIMS} dimensions, got 7"
+        DimensionMismatchError,
+        match=f"{SMALL} at {openai_server.base_url}: expected {DIMS} dimensions, got 7",
     ):
         resolve_embedder(SMALL, dims=DIMS).embed_query("a")
 
@@ -142,7 +150,9 @@ def test_openai_serves_loop_after_loop_and_loops_at_once(openai_server: OpenAISe
     assert embedder.clients._awaiting == {}, "each loop closed its client at its end"
 
 
-def test_openai_forgets_loops_that_were_closed_without_a_shutdown(openai_server: OpenAIServer) -> None:
+def test_openai_forgets_loops_that_were_closed_without_a_shutdown(
+    openai_server: OpenAIServer,
+) -> None:
     embedder = resolve_embedder(SMALL, dims=DIMS)
     loops = [asyncio.new_event_loop() for _ in range(3)]
     for loop in loops:
@@ -189,10 +199,15 @@ async def test_openai_does_not_block_the_loop(openai_server: OpenAIServer) -> No
 
 def test_the_server_also_chats(openai_server: OpenAIServer) -> None:
     with openai.OpenAI() as client:
-        messages = [{"role": "system", "content": "Knows: tea"}, {"role": "user", "content": "Hello"}]
+        messages = [
+            {"role": "system", "content": "Knows: tea"},
+            {"role": "user", "content": "Hello"},
+        ]
         answer = client.chat.completions.create(model="gpt-4o-mini", messages=messages)
         assert answer.choices[0].message.content == "You said: Hello\nKnows: tea"
         with pytest.raises(openai.BadRequestError, match="empty string"):
             client.embeddings.create(model="text-embedding-3-small", input=[""])
-        as_floats = client.embeddings.create(model="text-embedding-3-small", input="a", encoding_format="float")
+        as_floats = client.embeddings.create(
+            model="text-embedding-3-small", input="a", encoding_format="float"
+        )
     assert as_floats.data[0].embedding == pytest.approx(bag_of_words(1536)(["a"])[0])

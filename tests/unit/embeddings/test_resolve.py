@@ -1,4 +1,6 @@
-"""The choice of an embedder by what the user passes, its name for the stored index, and what is refused."""
+"""The choice of an embedder by what the user passes, its name for the stored index, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,11 @@ def test_fingerprints_name_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fingerprint(SMALL) == "openai:text-embedding-3-small"
     assert fingerprint("local") == fingerprint("local:wordllama") == "local:wordllama-256"
     assert fingerprint(words_async) == "function:test_resolve.words_async"
-    assert fingerprint(partial(words_async)) == fingerprint(EmbeddingsLambda(words_async)) == fingerprint(words_async)
+    assert (
+        fingerprint(partial(words_async))
+        == fingerprint(EmbeddingsLambda(words_async))
+        == fingerprint(words_async)
+    )
     assert fingerprint(CallableObject()) == "function:test_resolve.CallableObject"
     assert fingerprint(WordEmbeddings()) == "langchain:WordEmbeddings"
     assert fingerprint(WordEmbeddings(model="tiny")) == "langchain:WordEmbeddings(tiny)"
@@ -96,12 +102,16 @@ def test_the_error_of_langchain_is_passed_on(langchain_with: Callable[[Any], Non
         raise ImportError("Please install langchain-cohere")
 
     langchain_with(refuse)
-    with pytest.raises(ConfigurationError, match=r"cohere:embed-v4.*Please install langchain-cohere"):
+    with pytest.raises(
+        ConfigurationError, match=r"cohere:embed-v4.*Please install langchain-cohere"
+    ):
         resolve_embedder("cohere:embed-v4", dims=DIMS)
 
 
 @pytest.mark.parametrize("name", ["cohere:embed-v4", "text-embedding-3-small", "openai:", ""])
-def test_a_name_that_nobody_knows_is_refused(name: str, langchain_with: Callable[[Any], None]) -> None:
+def test_a_name_that_nobody_knows_is_refused(
+    name: str, langchain_with: Callable[[Any], None]
+) -> None:
     def refuse(name: str) -> None:
         raise ValueError("Unable to infer the provider")
 

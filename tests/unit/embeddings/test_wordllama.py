@@ -36,13 +36,17 @@ def test_the_local_model_finds_the_right_fact(dims: int, first: int) -> None:
     embedder = resolve_embedder("local", dims=dims)
     documents = embedder.embed_documents(FACTS)
     np.testing.assert_allclose(np.linalg.norm(documents, axis=1), 1, rtol=1e-5)
-    ranked = [np.argsort(-(documents @ embedder.embed_query(question))).tolist() for question in QUESTIONS]
+    ranked = [
+        np.argsort(-(documents @ embedder.embed_query(question))).tolist() for question in QUESTIONS
+    ]
     ranks = [order.index(right) for order, right in zip(ranked, QUESTIONS.values(), strict=True)]
     assert max(ranks) <= 2
     assert ranks.count(0) >= first
 
 
-def test_the_local_model_needs_neither_network_nor_home_and_leaves_logging_alone(tmp_path: Path) -> None:
+def test_the_local_model_needs_neither_network_nor_home_and_leaves_logging_alone(
+    tmp_path: Path,
+) -> None:
     program = """
 import logging, socket, sys
 
@@ -80,7 +84,9 @@ def test_a_missing_local_model_says_what_to_install(monkeypatch: pytest.MonkeyPa
         resolve_embedder("local", dims=None)
 
 
-@pytest.mark.parametrize(("name", "dims"), [("local", 100), ("local:other", None), ("local:", None)])
+@pytest.mark.parametrize(
+    ("name", "dims"), [("local", 100), ("local:other", None), ("local:", None)]
+)
 def test_a_local_model_that_does_not_exist_is_refused(name: str, dims: int | None) -> None:
     with pytest.raises(ConfigurationError, match="local embedder"):
         resolve_embedder(name, dims=dims)

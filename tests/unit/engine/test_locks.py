@@ -121,7 +121,8 @@ FRESH = {
     "loops": "ClientLoop",
     "memory": "1",
 }
-"""What each gives where everything was held: what may have been half changed is gone, and everything works."""
+"""What each gives where everything was held: what may have been half changed is gone, and
+everything works."""
 
 KEPT = FRESH | {"bounded": "(b'1', None, b'2')", "matrices": "(1, ['a'])", "matrix": "(1, ['a'])"}
 """What each gives where nothing was held: what the parent knew is still known."""
@@ -129,18 +130,24 @@ KEPT = FRESH | {"bounded": "(b'1', None, b'2')", "matrices": "(1, ['a'])", "matr
 
 def forked(state: str) -> tuple[list[str], str]:
     command = [sys.executable, "-c", FORKING, str(Path(mongomem.__file__).parents[1]), state]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
+    )
     return done.stdout.splitlines(), done.stderr
 
 
 @pytest.mark.parametrize(("state", "expected"), [("held", FRESH), ("open", KEPT)])
-def test_a_forked_child_uses_everything_that_has_a_lock(state: str, expected: dict[str, str]) -> None:
+def test_a_forked_child_uses_everything_that_has_a_lock(
+    state: str, expected: dict[str, str]
+) -> None:
     said, errors = forked(state)
     of_child = [f"child {name} {answer}" for name, answer in expected.items()]
     assert (said[: len(of_child)], errors) == (of_child, "")
     assert said[len(of_child)] == "exit 0"
     if state == "open":
-        assert said[len(of_child) + 1 :] == [f"parent {name} {answer}" for name, answer in expected.items()]
+        assert said[len(of_child) + 1 :] == [
+            f"parent {name} {answer}" for name, answer in expected.items()
+        ]
 
 
 def test_what_is_guarded_is_forgotten_with_its_owner() -> None:

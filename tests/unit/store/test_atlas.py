@@ -55,7 +55,9 @@ def test_the_stage_is_built_as_the_documentation_says(
     conditions: list[Any] = [{"prefixes": {"$eq": "users"}}, {"index": {"$eq": "f"}}]
     if among:
         conditions.append({"_id": {"$in": ["a", "b"]}})
-    pipeline = nearest("name", QUERY, path="users", fingerprint="f", count=count, exact=exact, among=among)
+    pipeline = nearest(
+        "name", QUERY, path="users", fingerprint="f", count=count, exact=exact, among=among
+    )
     assert pipeline == [
         {
             "$vectorSearch": {
@@ -73,7 +75,9 @@ def test_the_stage_is_built_as_the_documentation_says(
 
 def test_an_index_answers_when_it_says_so() -> None:
     assert state_of_index("name") == [{"$listSearchIndexes": {"name": "name"}}]
-    assert [is_queryable(states) for states in ([], [{"queryable": False}], [{"queryable": True}])] == [
+    assert [
+        is_queryable(states) for states in ([], [{"queryable": False}], [{"queryable": True}])
+    ] == [
         False,
         False,
         True,

@@ -26,7 +26,9 @@ def as_oracle(filter: dict[str, Any], value: dict[str, Any]) -> bool:
 
 
 def without_booleans(thing: Any) -> Any:
-    """Booleans equal numbers for the oracle, since they do for Python; the contract says they are none."""
+    """Booleans equal numbers for the oracle, since they do for Python; the contract says they are
+    none.
+    """
     if isinstance(thing, dict):
         return {key: without_booleans(part) for key, part in thing.items()}
     if isinstance(thing, list):
@@ -35,13 +37,17 @@ def without_booleans(thing: Any) -> Any:
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "c"]), data, max_size=2), values)
-def test_equality_means_what_it_means_to_in_memory_store(filter: dict[str, Any], value: dict[str, Any]) -> None:
+def test_equality_means_what_it_means_to_in_memory_store(
+    filter: dict[str, Any], value: dict[str, Any]
+) -> None:
     wanted, actual = without_booleans(filter), without_booleans(value)
     assert is_match(wanted, actual) == as_oracle(wanted, actual)
 
 
 @given(operators, st.integers(-3, 3) | st.floats(-3, 3), st.integers(-3, 3) | st.floats(-3, 3))
-def test_operators_on_numbers_mean_what_they_mean_to_in_memory_store(name: str, wanted: float, actual: float) -> None:
+def test_operators_on_numbers_mean_what_they_mean_to_in_memory_store(
+    name: str, wanted: float, actual: float
+) -> None:
     condition = {"a": {name: wanted}}
     assert is_match(condition, {"a": actual}) == as_oracle(condition, {"a": actual})
 
@@ -258,12 +264,18 @@ def same(one: Any, other: Any) -> bool:
 
 
 def below(one: Any, other: Any) -> bool:
-    numbers = all(isinstance(side, (int, float)) and not isinstance(side, bool) for side in (one, other))
+    numbers = all(
+        isinstance(side, (int, float)) and not isinstance(side, bool) for side in (one, other)
+    )
     return (numbers or all(isinstance(side, str) for side in (one, other))) and one < other
 
 
 def comparable(one: Any, other: Any) -> bool:
-    return below(one, other) or below(other, one) or (same(one, other) and isinstance(one, (str, int, float)))
+    return (
+        below(one, other)
+        or below(other, one)
+        or (same(one, other) and isinstance(one, (str, int, float)))
+    )
 
 
 def is_said(filter: dict[str, Any], value: dict[str, Any]) -> bool:
@@ -320,7 +332,9 @@ def test_filters_mean_what_is_said(filter: dict[str, Any], value: dict[str, Any]
 
 @given(filters, values)
 @settings(max_examples=300)
-def test_mongomock_narrows_to_no_less_than_the_matches(filter: dict[str, Any], value: dict[str, Any]) -> None:
+def test_mongomock_narrows_to_no_less_than_the_matches(
+    filter: dict[str, Any], value: dict[str, Any]
+) -> None:
     checked = checked_filter(filter)
     collection = mongomock.MongoClient().db.items
     collection.insert_one(document_of(value))
@@ -357,7 +371,10 @@ def test_mongomock_narrows_to_no_less_than_the_matches(filter: dict[str, Any], v
         ({"a": {"$not": {"$gt": 1}}}, []),
         ({"$not": {"a": 1}}, []),
         ({"$or": [{"a": 1}, {"b": {"$ne": 1}}]}, []),
-        ({"$or": [{"a": 1}, {"b": 2}]}, [{"$or": [{"value.a": {"$eq": 1}}, {"value.b": {"$eq": 2}}]}]),
+        (
+            {"$or": [{"a": 1}, {"b": 2}]},
+            [{"$or": [{"value.a": {"$eq": 1}}, {"value.b": {"$eq": 2}}]}],
+        ),
         ({"$and": [{"a": 1}, {"b": {"$ne": 1}}]}, [{"value.a": {"$eq": 1}}]),
     ],
     ids=named,

@@ -17,8 +17,12 @@ from mongomem.store.documents.namespace import (
     prefixes_of,
 )
 
-labels = st.text(st.characters(exclude_characters=".\x00", exclude_categories=["Cs"]), min_size=1, max_size=4)
-awkward = st.sampled_from(["u", "u1", "u10", "a", "ab", "*", "%", "_", "/", ":", "$", "|", "\x01", "Ж", "中"])
+labels = st.text(
+    st.characters(exclude_characters=".\x00", exclude_categories=["Cs"]), min_size=1, max_size=4
+)
+awkward = st.sampled_from(
+    ["u", "u1", "u10", "a", "ab", "*", "%", "_", "/", ":", "$", "|", "\x01", "Ж", "中"]
+)
 namespaces = st.lists(labels | awkward, max_size=4).map(tuple)
 
 
@@ -33,7 +37,9 @@ def test_paths_sort_as_their_namespaces(one: tuple[str, ...], other: tuple[str, 
 
 
 @given(namespaces, namespaces)
-def test_prefixes_and_ranges_say_what_begins_with_what(prefix: tuple[str, ...], namespace: tuple[str, ...]) -> None:
+def test_prefixes_and_ranges_say_what_begins_with_what(
+    prefix: tuple[str, ...], namespace: tuple[str, ...]
+) -> None:
     begins = namespace[: len(prefix)] == prefix
     assert (path_of(prefix) in prefixes_of(namespace)) == begins
     bounds = path_range(prefix)
@@ -42,11 +48,15 @@ def test_prefixes_and_ranges_say_what_begins_with_what(prefix: tuple[str, ...], 
 
 
 @given(namespaces, st.text(max_size=5), namespaces, st.text(max_size=5))
-def test_every_item_has_a_name_of_its_own(one: tuple[str, ...], key: str, other: tuple[str, ...], its: str) -> None:
+def test_every_item_has_a_name_of_its_own(
+    one: tuple[str, ...], key: str, other: tuple[str, ...], its: str
+) -> None:
     assert (item_id(one, key) == item_id(other, its)) == ((one, key) == (other, its))
 
 
-@given(namespaces, st.lists(st.tuples(st.sampled_from(["prefix", "suffix"]), namespaces), max_size=3))
+@given(
+    namespaces, st.lists(st.tuples(st.sampled_from(["prefix", "suffix"]), namespaces), max_size=3)
+)
 def test_conditions_mean_what_they_mean_to_in_memory_store(
     namespace: tuple[str, ...], drawn: list[tuple[str, tuple[str, ...]]]
 ) -> None:

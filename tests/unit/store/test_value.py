@@ -16,9 +16,13 @@ from hypothesis import strategies as st
 from mongomem.errors import CorruptDataError, UnstorableValueError
 from mongomem.store.documents.value import decode_value, encode_value
 
-times = st.datetimes(timezones=st.sampled_from([None, timezone.utc, timezone(timedelta(hours=-7, minutes=-30))]))
+times = st.datetimes(
+    timezones=st.sampled_from([None, timezone.utc, timezone(timedelta(hours=-7, minutes=-30))])
+)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
-keys = texts | st.sampled_from(["a.b", "$set", "", "_id", "~tuple", "~", "x\x00y", "$ref", "\uff04"])
+keys = texts | st.sampled_from(
+    ["a.b", "$set", "", "_id", "~tuple", "~", "x\x00y", "$ref", "\uff04"]
+)
 scalars = (
     st.none()
     | st.booleans()
@@ -29,7 +33,11 @@ scalars = (
 )
 values = st.recursive(
     scalars | times,
-    lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple) | st.dictionaries(keys, inner),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(keys, inner)
+    ),
     max_leaves=8,
 )
 
@@ -55,7 +63,9 @@ def test_a_value_comes_back_with_every_type(value: dict[str, Any]) -> None:
     assert typed(stored(value)) == typed(value)
 
 
-@given(st.dictionaries(st.sampled_from("abc"), st.none() | st.booleans() | st.integers(-9, 9) | texts))
+@given(
+    st.dictionaries(st.sampled_from("abc"), st.none() | st.booleans() | st.integers(-9, 9) | texts)
+)
 def test_plain_json_needs_no_second_copy(value: dict[str, Any]) -> None:
     encoded = encode_value(value, "item")
     assert encoded.exact is None
@@ -111,7 +121,16 @@ def nested(levels: int) -> dict[str, Any]:
         ({"a": 1j}, "at a"),
         (nested(120), "deeper than"),
     ],
-    ids=["set", "object", "integer key", "integer key at the top", "surrogate", "surrogate key", "complex", "deep"],
+    ids=[
+        "set",
+        "object",
+        "integer key",
+        "integer key at the top",
+        "surrogate",
+        "surrogate key",
+        "complex",
+        "deep",
+    ],
 )
 def test_what_cannot_be_stored_names_item_and_path(value: Any, place: str) -> None:
     with pytest.raises(UnstorableValueError, match="item 'k'") as refused:
@@ -126,7 +145,11 @@ def test_a_value_within_itself_is_refused() -> None:
         encode_value(value, "item")
 
 
-@pytest.mark.parametrize("exact", [{"value": {"~object": 3}}, {"value": {"~shell": "rm"}}, {"value": [1]}])
-def test_exact_bytes_that_an_attacker_wrote_make_nothing_but_an_error(exact: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "exact", [{"value": {"~object": 3}}, {"value": {"~shell": "rm"}}, {"value": [1]}]
+)
+def test_exact_bytes_that_an_attacker_wrote_make_nothing_but_an_error(
+    exact: dict[str, Any],
+) -> None:
     with pytest.raises((CorruptDataError, TypeError)):
         decode_value({}, bson.encode(exact))

@@ -38,10 +38,13 @@ def stamp(number: int) -> Timestamp:
 
 
 def change(name: str, number: int, rows: Any, metric: Metric = "cosine") -> Change:
-    return Change(name, stamp(number), None if rows is None else quantize(np.atleast_2d(rows), metric))
+    return Change(
+        name, stamp(number), None if rows is None else quantize(np.atleast_2d(rows), metric)
+    )
 
 
-# --- vectors and codes -----------------------------------------------------------------------------
+# --- vectors and codes
+# -----------------------------------------------------------------------------
 
 
 @given(st.lists(vectors, min_size=1, max_size=4))
@@ -60,19 +63,26 @@ def test_codes_are_within_their_residual(rows: list[Any], metric: Metric) -> Non
     coded = normalized(np.stack(rows)) if metric == "cosine" else np.stack(rows)
     codes = decode_codes([quantize(np.stack(rows), metric)], DIMS)
     rebuilt = codes["scale"][:, None] * codes["levels"]
-    assert np.linalg.norm(rebuilt - coded, axis=1) == pytest.approx(codes["residual"], rel=1e-3, abs=1e-3)
+    assert np.linalg.norm(rebuilt - coded, axis=1) == pytest.approx(
+        codes["residual"], rel=1e-3, abs=1e-3
+    )
     assert np.linalg.norm(coded, axis=1) ** 2 == pytest.approx(codes["square"], rel=1e-3, abs=1e-3)
 
 
-# --- metrics ---------------------------------------------------------------------------------------
+# --- metrics
+# ---------------------------------------------------------------------------------------
 
 
 @given(st.lists(vectors, min_size=1, max_size=4), vectors)
 def test_cosine_is_that_of_in_memory_store(rows: list[Any], query: Any) -> None:
     ours = similarities(np.stack(rows), query, "cosine")
-    lengths = np.linalg.norm(np.stack(rows).astype(float), axis=1) * np.linalg.norm(query.astype(float))
+    lengths = np.linalg.norm(np.stack(rows).astype(float), axis=1) * np.linalg.norm(
+        query.astype(float)
+    )
     if (lengths > 1e-3).all():  # below, the oracle divides denormal numbers of float32
-        assert ours == pytest.approx(_cosine_similarity(query.tolist(), np.stack(rows).tolist()), abs=1e-5)
+        assert ours == pytest.approx(
+            _cosine_similarity(query.tolist(), np.stack(rows).tolist()), abs=1e-5
+        )
 
 
 @pytest.mark.parametrize(
@@ -88,12 +98,17 @@ def test_scores_by_example(metric: Metric, expected: list[float]) -> None:
     assert similarities(rows, np.array([2, 0], dtype=np.float32), metric) == pytest.approx(expected)
 
 
-# --- ranking ---------------------------------------------------------------------------------------
+# --- ranking
+# ---------------------------------------------------------------------------------------
 
 
-@given(st.lists(vectors, min_size=1, max_size=30), vectors, st.integers(1, 8), st.sampled_from(METRICS))
+@given(
+    st.lists(vectors, min_size=1, max_size=30), vectors, st.integers(1, 8), st.sampled_from(METRICS)
+)
 @settings(max_examples=200)
-def test_the_best_are_among_the_candidates(rows: list[Any], query: Any, count: int, metric: Metric) -> None:
+def test_the_best_are_among_the_candidates(
+    rows: list[Any], query: Any, count: int, metric: Metric
+) -> None:
     matrix = MemoryIndex(DIMS, metric)
     matrix.absorb(change(f"{n:02}", n + 1, row, metric) for n, row in enumerate(rows))
     ranking = {name for _, name in matrix.rank(query, count)}
@@ -121,9 +136,13 @@ def test_recall_is_complete_on_directions_without_structure(rows: int) -> None:
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("dims", [8, 64, 384])
 @pytest.mark.parametrize("offset", [0, 20, 300, 1_000, 10_000])
-def test_recall_holds_where_vectors_share_a_large_component(metric: Metric, dims: int, offset: float) -> None:
+def test_recall_holds_where_vectors_share_a_large_component(
+    metric: Metric, dims: int, offset: float
+) -> None:
     random = np.random.default_rng(5)
-    items, queries = (random.standard_normal((rows, dims), dtype=np.float32) for rows in (5_000, 10))
+    items, queries = (
+        random.standard_normal((rows, dims), dtype=np.float32) for rows in (5_000, 10)
+    )
     items[:, 0] += offset
     queries[:, 0] += offset
     matrix = MemoryIndex(dims, metric)
@@ -134,7 +153,9 @@ def test_recall_holds_where_vectors_share_a_large_component(metric: Metric, dims
 
 
 def test_ordinary_vectors_leave_few_candidates() -> None:
-    """Also where they gather around centers, and one component is 25 times the others, as OpenAI's ada-002 has it."""
+    """Also where they gather around centers, and one component is 25 times the others, as OpenAI's
+    ada-002 has it.
+    """
     random = np.random.default_rng(5)
     items = random.standard_normal((5_000, 1536), dtype=np.float32)
     items += random.standard_normal((100, 1536), dtype=np.float32)[random.integers(100, size=5_000)]
@@ -157,8 +178,13 @@ def test_vectors_without_a_common_dimension_are_equal() -> None:
 
 def test_an_item_counts_once_with_its_best_vector() -> None:
     matrix = MemoryIndex(2, "cosine")
-    matrix.absorb([change("both", 1, [[0, 1], [1, 0]]), change("one", 2, [1, 1]), change("none", 3, None)])
-    assert [name for _, name in matrix.rank(np.array([1, 0], dtype=np.float32), 5)] == ["both", "one"]
+    matrix.absorb(
+        [change("both", 1, [[0, 1], [1, 0]]), change("one", 2, [1, 1]), change("none", 3, None)]
+    )
+    assert [name for _, name in matrix.rank(np.array([1, 0], dtype=np.float32), 5)] == [
+        "both",
+        "one",
+    ]
 
 
 def test_equal_ones_stand_in_the_order_of_their_ids_and_bounded_in_number() -> None:
@@ -173,24 +199,33 @@ def test_equal_ones_stand_in_the_order_of_their_ids_and_bounded_in_number() -> N
 def test_ranking_among_some() -> None:
     matrix = MemoryIndex(2, "cosine")
     matrix.absorb(change(f"{n}", n + 1, [1, n]) for n in range(9))
-    assert [name for _, name in matrix.rank(np.array([1, 0], dtype=np.float32), 9, {"7", "3", "x"})] == ["3", "7"]
+    assert [
+        name for _, name in matrix.rank(np.array([1, 0], dtype=np.float32), 9, {"7", "3", "x"})
+    ] == ["3", "7"]
     assert matrix.rank(np.array([1, 0], dtype=np.float32), 9, set()) == []
 
 
-# --- changes ---------------------------------------------------------------------------------------
+# --- changes
+# ---------------------------------------------------------------------------------------
 
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from("abcdef"), st.integers(1, 30), st.none() | st.integers(1, 3)), min_size=1, max_size=40
+        st.tuples(st.sampled_from("abcdef"), st.integers(1, 30), st.none() | st.integers(1, 3)),
+        min_size=1,
+        max_size=40,
     ),
     st.randoms(),
 )
-def test_the_newest_change_of_each_item_stays_whatever_the_order(drawn: list[Any], random: Any) -> None:
+def test_the_newest_change_of_each_item_stays_whatever_the_order(
+    drawn: list[Any], random: Any
+) -> None:
     """Each (item, stamp) says one thing, as on a server."""
     changes = {
         (name, number): Change(
-            name, stamp(number), None if rows is None else quantize(np.full((rows, 2), number, np.float32), "dot")
+            name,
+            stamp(number),
+            None if rows is None else quantize(np.full((rows, 2), number, np.float32), "dot"),
         )
         for name, number, rows in drawn
     }
@@ -203,21 +238,28 @@ def test_the_newest_change_of_each_item_stays_whatever_the_order(drawn: list[Any
         matrix.absorb(shuffled[start : start + 3])
     ranking = matrix.rank(np.array([1, 1], dtype=np.float32), 100)
     assert {name for _, name in ranking} == expected
-    assert {name: round(score) for score, name in ranking} == {name: 2 * newest[name] for name in expected}
+    assert {name: round(score) for score, name in ranking} == {
+        name: 2 * newest[name] for name in expected
+    }
     assert matrix.unknown([(name, stamp(number)) for name, number in newest.items()]) == []
     assert matrix.unknown([("new", stamp(1))]) == ["new"]
     matrix.forget({name: stamp(newest[name]) for name in expected})
     assert len(matrix) == 0
 
 
-# --- freshness -------------------------------------------------------------------------------------
+# --- freshness
+# -------------------------------------------------------------------------------------
 
 
 @given(st.data())
 def test_no_write_is_missed_that_was_visible_when_a_read_began(data: st.DataObject) -> None:
-    """Writes get their stamps in order, but become visible up to five seconds later, in any order."""
+    """Writes get their stamps in order, but become visible up to five seconds later, in any
+    order.
+    """
     gaps = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=25))
-    delays = data.draw(st.lists(st.integers(0, IN_FLIGHT_SECONDS), min_size=len(gaps), max_size=len(gaps)))
+    delays = data.draw(
+        st.lists(st.integers(0, IN_FLIGHT_SECONDS), min_size=len(gaps), max_size=len(gaps))
+    )
     stamped = np.cumsum(gaps).tolist()
     writes = [
         (Timestamp(100 + second, n + 1), second + delay)
@@ -243,7 +285,8 @@ def test_a_namespace_at_rest_is_not_read_again() -> None:
     assert freshness.floor == written[-1]
 
 
-# --- memory ----------------------------------------------------------------------------------------
+# --- memory
+# ----------------------------------------------------------------------------------------
 
 
 def test_the_matrices_stay_within_their_bound() -> None:
@@ -263,9 +306,11 @@ def test_forgetting_a_namespace_forgets_what_is_above_and_below() -> None:
     for path in ("", "u1", "u1\x00a", "u1\x00a\x00b", "u10"):
         matrices.get(path, 2, "cosine").absorb([change("x", 1, [1, 0])])
     matrices.forget(partial(paths_meet, "u1\x00a"))
-    assert [path for path in ("", "u1", "u1\x00a", "u1\x00a\x00b", "u10") if len(matrices.get(path, 2, "cosine"))] == [
-        "u10"
-    ]
+    assert [
+        path
+        for path in ("", "u1", "u1\x00a", "u1\x00a\x00b", "u10")
+        if len(matrices.get(path, 2, "cosine"))
+    ] == ["u10"]
 
 
 def test_matrices_without_items_count_too() -> None:

@@ -6,8 +6,8 @@
 `MongoSaver` keeps the state of threads, `MongoStore` what outlives them, `MongoMemory` holds both.
 """
 
+from mongomem.checkpoint.documents.thread_listing import Thread
 from mongomem.checkpoint.plans.prune import PruneReport
-from mongomem.checkpoint.plans.threads import Thread
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.engine.runners import Concerns
 from mongomem.errors import (

@@ -11,16 +11,16 @@ from mongomem.checkpoint.context import Context as SaverContext
 from mongomem.checkpoint.documents.collections import THREAD
 from mongomem.checkpoint.documents.config import identifier
 from mongomem.checkpoint.documents.identity import TOO_MANY, identity, member
-from mongomem.checkpoint.plans.delete import delete_thread, remove_tombstones
-from mongomem.checkpoint.plans.read import names_in_truth
-from mongomem.checkpoint.plans.thread_state import opened_name_key, read_members
-from mongomem.checkpoint.plans.threads import (
+from mongomem.checkpoint.documents.thread import opened_name_key, read_members
+from mongomem.checkpoint.documents.thread_listing import (
     behind_document,
     is_named,
     named_conditions,
     read_listed,
-    thread_page,
 )
+from mongomem.checkpoint.plans.delete import delete_thread, remove_tombstones
+from mongomem.checkpoint.plans.read import names_in_metadata
+from mongomem.checkpoint.plans.threads import thread_page
 from mongomem.checkpoint.serde.place_digest import BEGAN
 from mongomem.engine.commands import Document, Find
 from mongomem.errors import CorruptDataError, InvalidInputError, MongomemError
@@ -133,12 +133,12 @@ async def _is_of(context: SaverContext, document: Document, key: str, text: str)
         return True
     members = read_members(document).get(key)
     if members is not None:
-        secret = opened_name_key(context, thread_id, document)
+        secret = opened_name_key(document, context.serializer, thread_id)
         if any(member(text, one, is_clear=False) in members for one in (b"", secret)):
             return True
         if TOO_MANY not in members:
             return False
-    if await names_in_truth(context, thread_id, document.get("epoch"), {key: text}):
+    if await names_in_metadata(context, thread_id, document.get("epoch"), {key: text}):
         return True
     if members is None:
         return False
@@ -174,5 +174,5 @@ async def erase_user(
     await _finish_deletions(saver)
     await remove_tombstones(saver)
     memories: Any = await delete_namespace(store, namespace)
-    saver.state.forget_all()
+    saver.caches.forget_all()
     return Erased(list(threads.found), int(memories), list(threads.undecided))

@@ -8,44 +8,15 @@ stale entry costs a second attempt and never a wrong document.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from mongomem.checkpoint.damage import Damage
 from mongomem.checkpoint.documents.collections import thread_doc_id
 from mongomem.checkpoint.documents.config import CheckpointRef
-from mongomem.checkpoint.documents.identity import Members
+from mongomem.checkpoint.documents.thread import ThreadState
 from mongomem.checkpoint.serde.cache import BoundedCache
 from mongomem.checkpoint.serde.channels import ParentState
 from mongomem.checkpoint.serde.message_cache import MessageCache
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadState:
-    """What a put must know of its thread.
-
-    Attributes:
-        epoch: The life of the thread, ended by delete_thread. Stamped on all of its documents.
-        generation: Changes whenever anything of the thread is removed.
-        stamped_at: When all of its documents were last stamped for their expiry: none is older.
-        name_key: What chunk names are keyed with; empty unless values are encrypted.
-        begins: Whether the next put begins a life of the thread.
-        members: Whom the thread was put for, by the identity keys that it has been put under since
-            its life began; under others the checkpoints alone know.
-        is_short: Whether its state was short when it was last put, so that nothing of it is packed.
-    """
-
-    epoch: int
-    generation: int
-    stamped_at: datetime
-    name_key: bytes = b""
-    begins: bool = False
-    is_short: bool = False
-    members: Members = field(default_factory=dict)
-
-    def weight(self) -> int:
-        """Return about how many bytes it holds, beyond what every state does."""
-        return len(self.name_key) + 100 * sum(map(len, self.members.values()))
 
 
 class SaverCaches:

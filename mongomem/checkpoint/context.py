@@ -1,4 +1,4 @@
-"""What every plan of the saver is given: names, codec, clock, options and the shared caches."""
+"""What every plan of the saver is given: options, serializer, clock and the shared caches."""
 
 from __future__ import annotations
 
@@ -147,11 +147,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The options of a saver, its codec as of this call, and its caches."""
+    """The options of a saver, its serializer as of this call, and its caches."""
 
     options: Options
-    codec: ValueSerializer
-    state: SaverCaches
+    serializer: ValueSerializer
+    caches: SaverCaches
 
     @property
     def checkpoints(self) -> str:
@@ -164,7 +164,7 @@ class Context:
     @property
     def clear_metadata(self) -> Collection[str] | None:
         given = self.options.clear_metadata
-        return CLEAR_WHEN_SEALED if given is None and self.codec.seals else given
+        return CLEAR_WHEN_SEALED if given is None and self.serializer.seals else given
 
     def now(self) -> datetime:
         return self.options.clock()
@@ -174,8 +174,8 @@ class Context:
         return int.from_bytes(self.options.entropy(8), "big") >> 2
 
     def new_name_key(self) -> bytes:
-        """Return a secret under which the chunks of an encrypted thread are named."""
-        return self.options.entropy(NAME_KEY_BYTES)
+        """Return a new key of chunk hashes; empty where values are not encrypted."""
+        return self.options.entropy(NAME_KEY_BYTES) if self.serializer.seals else b""
 
     @property
     def ttl(self) -> timedelta | None:
@@ -186,7 +186,7 @@ class Context:
         it may not, their TTL still binds it.
         """
         given = self.options.ttl
-        return given if isinstance(given, timedelta) else self.state.found_ttl
+        return given if isinstance(given, timedelta) else self.caches.found_ttl
 
     def is_alive(self, touched_at: datetime) -> bool:
         """Say whether what was last used then still counts as there."""

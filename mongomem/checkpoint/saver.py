@@ -2,7 +2,7 @@
 the plans.
 
 Here is what a running graph calls; what is done with whole threads stands in
-`mongomem.checkpoint.upkeep`.
+`mongomem.checkpoint.thread_methods`.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ from mongomem.checkpoint.context import (
     lifetime,
 )
 from mongomem.checkpoint.documents.collections import Collections
+from mongomem.checkpoint.documents.list_query import ListQuery, checked_query
 from mongomem.checkpoint.plans import put, put_writes, read
 from mongomem.checkpoint.plans.delta_history import get_delta_channel_history
 from mongomem.checkpoint.plans.setup import setup
 from mongomem.checkpoint.serde.default import checked_allowlist, checked_serde
 from mongomem.checkpoint.serde.serializer import Policy, ValueSerializer
 from mongomem.checkpoint.serde.versions import Version, next_version
-from mongomem.checkpoint.upkeep import ThreadUpkeep
+from mongomem.checkpoint.thread_methods import ThreadMethods
 from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
 from mongomem.engine.clock import utc_now
 from mongomem.engine.runners import Concerns, begins_at_call, runners_for
@@ -59,7 +60,7 @@ from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
 CACHE_BYTES = 128 * 2**20
 
 
-class MongoSaver(ThreadUpkeep):
+class MongoSaver(ThreadMethods):
     """Keeps the state of threads in MongoDB: save, resume, history, time travel, interrupts.
 
     Storage grows with what changed and not with what is, and no state is too large: values are cut
@@ -123,7 +124,7 @@ class MongoSaver(ThreadUpkeep):
     ) -> None:
         super().__init__(serde=checked_serde(serde))
         self._runners = runners_for(client, db_name, concerns)
-        self._state = SaverCaches(
+        self._caches = SaverCaches(
             checked_number("cache_bytes", cache_bytes, error=ConfigurationError)
         )
         self._options = Options(
@@ -170,7 +171,7 @@ class MongoSaver(ThreadUpkeep):
 
         Each was told once by the logger ``mongomem``.
         """
-        return self._state.damage.count
+        return self._caches.damage.count
 
     def setup(self) -> None:
         """Create the indexes and bring older documents up to date. Idempotent, and safe when many
@@ -214,9 +215,9 @@ class MongoSaver(ThreadUpkeep):
         Raises:
             InvalidInputError: At the call, for an argument that is none of this.
         """
-        return self._pages(read.checked_query(config, filter, before, limit))
+        return self._pages(checked_query(config, filter, before, limit))
 
-    def _pages(self, query: read.ListQuery) -> Iterator[CheckpointTuple]:
+    def _pages(self, query: ListQuery) -> Iterator[CheckpointTuple]:
         page = self._runners.run(read.page(self._context(), query))
         yield from page.tuples
         while page.rest is not None:
@@ -232,9 +233,9 @@ class MongoSaver(ThreadUpkeep):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Do what `list` does."""
-        return self._apages(read.checked_query(config, filter, before, limit))
+        return self._apages(checked_query(config, filter, before, limit))
 
-    async def _apages(self, query: read.ListQuery) -> AsyncIterator[CheckpointTuple]:
+    async def _apages(self, query: ListQuery) -> AsyncIterator[CheckpointTuple]:
         page = await self._runners.arun(read.page(self._context(), query))
         for one in page.tuples:
             yield one
@@ -330,5 +331,5 @@ class MongoSaver(ThreadUpkeep):
 
     def _context(self) -> Context:
         # The serializer is read at call time: with_allowlist clones differ in it alone.
-        codec = ValueSerializer.of(self.serde, self._state.messages, self._options.policy)
-        return Context(self._options, codec, self._state)
+        serializer = ValueSerializer.of(self.serde, self._caches.messages, self._options.policy)
+        return Context(self._options, serializer, self._caches)

@@ -1,15 +1,18 @@
 """The documents of short-term memory, and what a config and its metadata mean. Pure: no command is
 issued here.
 
-    collections  names of the collections, `_id` values, the fields of all documents, the table of
-                 indexes
-    checkpoint   stored checkpoints and pending writes, read and checked
-    config       RunnableConfig to the address of a checkpoint, checked
-    metadata     the readable copy of metadata, what a filter means, and the query that narrows it
-    identity     whose a thread is: identity keys, members
-    ancestry     ancestors, checkpoints kept for replay, what a removal takes
-    position     where a listing has come to
-    preview      the beginning of a thread's last message
+    collections     names of the collections, `_id` values, queries, the table of indexes
+    fields          one field of a document, read and checked; the schema version
+    checkpoint      checkpoints and pending writes: encode and decode
+    thread          threads and chunks: encode and decode; `epoch` and `generation` explained
+    thread_listing  the list of threads: what it shows, filters, labels
+    list_query      the arguments of list, and where a listing has come to
+    config          RunnableConfig to CheckpointRef, checked
+    metadata        the readable copy of metadata, what a filter means, the query that narrows it
+    identity        whose a thread is: identity keys, members
+    ancestry        ancestors, checkpoints kept for replay, what a removal takes
+    garbage         which chunks are marked, and which are deleted
+    preview         the beginning of a thread's last message
 
 The schema, version 1. Fields in brackets are there only where they say something.
 

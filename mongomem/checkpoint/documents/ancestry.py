@@ -14,13 +14,15 @@ own age alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from mongomem.arguments import checked_number, shown
+from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint
 from mongomem.checkpoint.documents.config import CheckpointRef
-from mongomem.errors import CorruptDataError
+from mongomem.errors import CorruptDataError, InvalidInputError
 
 NS_SEP, NS_END = "|", ":"
 """What LangGraph puts between the graphs of a namespace, and between a graph and the task that
@@ -55,6 +57,31 @@ class CheckpointNode:
     stored: frozenset[str] = frozenset()
     versioned: frozenset[str] = frozenset()
     delta: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        stored: StoredCheckpoint,
+        versions: Collection[str],
+        metadata: Mapping[str, Any],
+    ) -> CheckpointNode:
+        """Return the node of a stored checkpoint, of which also the channels that have a version
+        and the metadata were read.
+        """
+        ref, run_id = stored.address, metadata.get("run_id")
+        counters = metadata.get("counters_since_delta_snapshot")
+        return cls(
+            ref,
+            stored.parent_id,
+            stored.created_at,
+            stored.hidden,
+            run_id if isinstance(run_id, str) else None,
+            caller_of(ref.thread_id, ref.checkpoint_ns, metadata.get("parents")),
+            stored.sends_in_parent,
+            frozenset(stored.channels),
+            frozenset(versions),
+            frozenset(counters if isinstance(counters, Mapping) else ()),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +133,16 @@ def plan_removal(nodes: Sequence[CheckpointNode], to_remove: set[CheckpointRef])
     by_address = {node.address: node for node in nodes}
     to_remove = _with_called(nodes, to_remove)
     kept = [node for node in nodes if node.address not in to_remove and not node.hidden]
-    going = {node.address: node for node in nodes if node.address in to_remove or node.hidden}
+    going = by_address.keys() - {node.address for node in kept}
     needed = _needed_by(kept, by_address)
-    gone, replayed = going.keys() - needed, going.keys() & needed
-    parents = _parents(kept)
+    gone, replayed = going - needed, going & needed
+    newly_hidden = {ref for ref in replayed if not by_address[ref].hidden}
+    parents = _parents(kept).items()
     return RemovalPlan(
         removed=sorted(gone, key=_innermost_first),
-        hidden=[address for address in going if address in replayed and not going[address].hidden],
-        orphaned=[
-            child for child, parent in parents.items() if parent in gone or parent not in by_address
-        ],
-        with_hidden_parent=[child for child, parent in parents.items() if parent in replayed],
+        hidden=[ref for ref in by_address if ref in newly_hidden],
+        orphaned=[child for child, parent in parents if parent in gone or parent not in by_address],
+        with_hidden_parent=[child for child, parent in parents if parent in replayed],
     )
 
 
@@ -223,3 +249,49 @@ def caller_of(thread_id: str, own_ns: str, parents: Any) -> CheckpointRef | None
         if namespace != own_ns
     ]
     return CheckpointRef(thread_id, *map(str, above[-1])) if above else None
+
+
+@dataclass(frozen=True, slots=True)
+class PruneRule:
+    """Which checkpoints of a thread go: all, or those beyond the newest `keep_last` that were made
+    before a time.
+    """
+
+    strategy: str
+    keep_last: int
+    before: datetime | None
+
+    def to_remove(self, nodes: Sequence[CheckpointNode]) -> set[CheckpointRef]:
+        if self.strategy == "delete":
+            return {node.address for node in nodes}
+        return all_but_newest(nodes, self.keep_last, self.before)
+
+
+def checked_rule(
+    now: datetime, strategy: object, keep_last: object, older_than: object
+) -> PruneRule:
+    """Check the arguments of ``prune``.
+
+    Raises:
+        InvalidInputError: For an unknown strategy, fewer than one to keep, or no span of time.
+    """
+    if type(strategy) is not str or strategy not in ("keep_latest", "delete"):
+        raise InvalidInputError(
+            f'strategy must be "keep_latest" or "delete", not {shown(strategy)}'
+        )
+    keep = checked_number("keep_last", keep_last, least=1)
+    if older_than is None:
+        return PruneRule(strategy, keep, None)
+    if not isinstance(older_than, timedelta) or older_than < timedelta(0):
+        raise InvalidInputError(
+            f"older_than must be a timedelta that is not negative, not {shown(older_than)}"
+        )
+    return PruneRule(strategy, keep, time_before(now, older_than))
+
+
+def time_before(now: datetime, span: timedelta) -> datetime:
+    """Return the time that lies so far back, or the earliest there is."""
+    try:
+        return now - span
+    except OverflowError:
+        return datetime.min.replace(tzinfo=timezone.utc)

@@ -1,35 +1,51 @@
-"""Records: documents of checkpoints and writes, read and checked, their values not yet loaded.
-Pure.
+"""The documents of checkpoints and of pending writes: each encoder beside its decoder. Pure.
+
+A decoded document is checked: it is what was stored in this place, and whole. Its values are not
+loaded yet (`mongomem.checkpoint.plans.load`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, TypeVar, cast
 
-from langgraph.checkpoint.base import writes_sort_key
+from langgraph.checkpoint.base import Checkpoint, writes_sort_key
 
-from mongomem.arguments import shown
+from mongomem.arguments import checked_mapping, shown
 from mongomem.checkpoint.documents.collections import (
     CHECKPOINT,
+    checkpoint_doc_id,
+    write_doc_id,
+)
+from mongomem.checkpoint.documents.config import (
+    CheckpointRef,
+    channel_name,
+)
+from mongomem.checkpoint.documents.fields import (
+    SCHEMA_VERSION,
     Title,
     check_key,
     check_type,
     check_version,
-    checkpoint_doc_id,
+    decode_value,
+    decode_values,
+    encode_value,
     read_epoch,
     read_field,
     read_time,
-    read_value,
-    read_values,
-    write_doc_id,
 )
-from mongomem.checkpoint.documents.config import CheckpointRef
 from mongomem.checkpoint.serde.chunks import StoredValue
 from mongomem.checkpoint.serde.place_digest import Binding, checkpoint_binding, write_binding
 from mongomem.checkpoint.serde.serializer import UnopenedError, ValueSerializer
 from mongomem.engine.commands import Document
-from mongomem.errors import ConfigurationError, CorruptDataError, MongomemError
+from mongomem.errors import ConfigurationError, CorruptDataError, InvalidInputError, MongomemError
+
+T = TypeVar("T")
+
+FLAGS = ("sends_in_parent", "parent_is_hidden", "hidden")
+"""The fields of a checkpoint that are stored only where they are true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +70,8 @@ class StoredCheckpoint:
 
     @property
     def binding(self) -> Binding:
-        """Return what its content is bound to. One without a parent may have been cut off from
-        it.
-        """
-        made = checkpoint_binding(
+        """Return what its content is bound to when it is stored."""
+        return checkpoint_binding(
             self.address.place,
             self.parent_id,
             self.epoch,
@@ -66,7 +80,6 @@ class StoredCheckpoint:
             self.body,
             self.channels,
         )
-        return made if self.parent_id is not None else Binding(made.place, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +115,53 @@ class StoredWrite:
         )
 
 
-def decode_checkpoint(document: Document, codec: ValueSerializer) -> StoredCheckpoint:
+def encode_checkpoint(
+    checkpoint: StoredCheckpoint,
+    readable: Document,
+    serializer: ValueSerializer,
+    *,
+    compress: bool = True,
+) -> Document:
+    """Return the document of a checkpoint, its fields in the order in which they are stored.
+
+    Args:
+        checkpoint: What it stands for.
+        readable: The fields that hold the readable copy of its metadata.
+        serializer: Holds its content, encrypted where it encrypts.
+        compress: Whether its content is compressed.
+    """
+    channels = checkpoint.channels.items()
+    content = b"".join([checkpoint.body.ends, *(value.ends for _, value in channels)])
+    return {
+        "_id": checkpoint_doc_id(checkpoint.address),
+        "type": CHECKPOINT,
+        **_encode_ref(checkpoint.address),
+        "parent_checkpoint_id": checkpoint.parent_id,
+        "created_at": checkpoint.created_at,
+        "touched_at": checkpoint.touched_at,
+        "schema_version": SCHEMA_VERSION,
+        "epoch": checkpoint.epoch,
+        **readable,
+        **{flag: True for flag in FLAGS if getattr(checkpoint, flag)},
+        "body": _described(checkpoint.body),
+        "channels": [{"channel": channel, **_described(value)} for channel, value in channels],
+        "content": serializer.seal(content, checkpoint.binding, compress),
+    }
+
+
+def _encode_ref(ref: CheckpointRef) -> Document:
+    return {
+        "thread_id": ref.thread_id,
+        "checkpoint_ns": ref.checkpoint_ns,
+        "checkpoint_id": ref.checkpoint_id,
+    }
+
+
+def _described(value: StoredValue) -> Document:
+    return {**encode_value(value), "length": len(value.ends)}
+
+
+def decode_checkpoint(document: Document, serializer: ValueSerializer) -> StoredCheckpoint:
     """Read a checkpoint document, and see that it is what was stored in this place.
 
     Raises:
@@ -110,42 +169,79 @@ def decode_checkpoint(document: Document, codec: ValueSerializer) -> StoredCheck
         SchemaVersionError: It was written by a newer mongomem.
     """
     where = Title("checkpoint {checkpoint_id} of thread {thread_id}", document)
+    return _decoded(_read_checkpoint, document, serializer, where)
+
+
+def _decoded(
+    read: Callable[[Document, ValueSerializer], T],
+    document: Document,
+    serializer: ValueSerializer,
+    where: Title,
+) -> T:
     check_version(document, where)
     try:
-        address = _address(document)
-        check_key(document, checkpoint_doc_id(address))
-        check_type(document, CHECKPOINT)
-        described = [_document(fields) for fields in read_field(document, "channels", list)]
-        opened = codec.open(read_field(document, "content", dict))
-        body, *values = read_values(
-            [read_field(document, "body", dict), *described], opened.content
-        )
-        channels = [read_field(fields, "channel", str) for fields in described]
-        record = _record(document, address, body, dict(zip(channels, values, strict=True)))
-        opened.check(record.binding)
+        return read(document, serializer)
     except Exception as error:
         raise _unreadable(where, error) from error
-    return record
+
+
+def _read_checkpoint(document: Document, serializer: ValueSerializer) -> StoredCheckpoint:
+    ref = _decode_ref(document)
+    check_key(document, checkpoint_doc_id(ref))
+    check_type(document, CHECKPOINT)
+    described = [_document(fields) for fields in read_field(document, "channels", list)]
+    opened = serializer.open(read_field(document, "content", dict))
+    all_described = [read_field(document, "body", dict), *described]
+    body, *values = decode_values(all_described, opened.content)
+    channels = [read_field(fields, "channel", str) for fields in described]
+    checkpoint = _record(document, ref, body, dict(zip(channels, values, strict=True)))
+    opened.check(_provable(checkpoint))
+    return checkpoint
+
+
+def _provable(record: StoredCheckpoint) -> Binding:
+    """Return what the content of a stored checkpoint must be bound to: one without a parent may
+    have been cut off from it by a removal.
+    """
+    binding = record.binding
+    return binding if record.parent_id is not None else Binding(binding.place, None)
 
 
 def _record(
-    document: Document, address: CheckpointRef, body: StoredValue, channels: dict[str, StoredValue]
+    document: Document, ref: CheckpointRef, body: StoredValue, channels: dict[str, StoredValue]
 ) -> StoredCheckpoint:
     return StoredCheckpoint(
-        address,
+        ref,
         _optional(document, "parent_checkpoint_id"),
         read_epoch(document),
         body,
         channels,
         read_time(document, "touched_at"),
         read_time(document, "created_at"),
-        _flag(document, "sends_in_parent"),
-        _flag(document, "parent_is_hidden"),
-        _flag(document, "hidden"),
+        *(_flag(document, flag) for flag in FLAGS),
     )
 
 
-def decode_write(document: Document, codec: ValueSerializer) -> StoredWrite:
+def encode_write(
+    write: StoredWrite, serializer: ValueSerializer, *, compress: bool = True
+) -> Document:
+    """Return the document of a pending write, its fields in the order in which they are stored."""
+    return {
+        "_id": write_doc_id(write.address, write.task_id, write.idx),
+        **_encode_ref(write.address),
+        "task_id": write.task_id,
+        "task_path": write.task_path,
+        "idx": write.idx,
+        "channel": write.channel,
+        "touched_at": write.touched_at,
+        "schema_version": SCHEMA_VERSION,
+        **({} if write.epoch is None else {"epoch": write.epoch}),
+        **encode_value(write.value),
+        **serializer.seal(write.value.ends, write.binding, compress),
+    }
+
+
+def decode_write(document: Document, serializer: ValueSerializer) -> StoredWrite:
     """Read the document of a pending write, and see that it is what was stored in this place.
 
     Raises:
@@ -153,37 +249,33 @@ def decode_write(document: Document, codec: ValueSerializer) -> StoredWrite:
         SchemaVersionError: It was written by a newer mongomem.
     """
     where = Title("write to checkpoint {checkpoint_id} of thread {thread_id}", document)
-    check_version(document, where)
-    try:
-        address, task_id, idx = (
-            _address(document),
-            read_field(document, "task_id", str),
-            document["idx"],
-        )
-        check_key(document, write_doc_id(address, task_id, read_field(document, "idx", int)))
-        opened = codec.open(document)
-        write = StoredWrite(
-            address,
-            task_id,
-            read_field(document, "task_path", str),
-            int(idx),
-            read_field(document, "channel", str),
-            read_value(document, opened.content),
-            read_epoch(document) if "epoch" in document else None,
-            read_time(document, "touched_at"),
-        )
-        opened.check(write.binding)
-    except Exception as error:
-        raise _unreadable(where, error) from error
+    return _decoded(_read_write, document, serializer, where)
+
+
+def _read_write(document: Document, serializer: ValueSerializer) -> StoredWrite:
+    ref, task_id = _decode_ref(document), read_field(document, "task_id", str)
+    idx = int(read_field(document, "idx", int))
+    check_key(document, write_doc_id(ref, task_id, idx))
+    opened = serializer.open(document)
+    write = StoredWrite(
+        ref,
+        task_id,
+        read_field(document, "task_path", str),
+        idx,
+        read_field(document, "channel", str),
+        decode_value(document, opened.content),
+        read_epoch(document) if "epoch" in document else None,
+        read_time(document, "touched_at"),
+    )
+    opened.check(write.binding)
     return write
 
 
-def _address(document: Document) -> CheckpointRef:
+def _decode_ref(document: Document) -> CheckpointRef:
     return CheckpointRef(
-        *(
-            read_field(document, field, str)
-            for field in ("thread_id", "checkpoint_ns", "checkpoint_id")
-        )
+        read_field(document, "thread_id", str),
+        read_field(document, "checkpoint_ns", str),
+        read_field(document, "checkpoint_id", str),
     )
 
 
@@ -217,3 +309,49 @@ def _unreadable(where: Title, error: Exception) -> MongomemError:
         else f"its document is not readable: {shown(error)}"
     )
     return CorruptDataError(f"{where}: {why}")
+
+
+FIELDS = {"id": str, "v": int, "channel_values": Mapping, "channel_versions": Mapping}
+
+
+def checked_checkpoint(checkpoint: object) -> Checkpoint:
+    """Return a checkpoint with dicts of its own for its fields, values and versions.
+
+    Raises:
+        InvalidInputError: A field is missing or of another type, or a channel has no name.
+    """
+    fields = checked_mapping("checkpoint", checkpoint)
+    for field, kind in FIELDS.items():
+        if not isinstance(fields.get(field), kind) or isinstance(fields.get(field), bool):
+            raise InvalidInputError(f"a checkpoint has a field {field!r} of type {kind.__name__}")
+    if not (text := str.__str__(fields["id"])):
+        raise InvalidInputError("the id of a checkpoint is not empty")
+    versions = _by_channel("channel_versions", fields["channel_versions"])
+    own = {
+        "id": text,
+        "v": int.__int__(fields["v"]),
+        "channel_values": _by_channel("channel_values", fields["channel_values"]),
+        "channel_versions": {name: _checked_version(one) for name, one in versions.items()},
+    }
+    return cast("Checkpoint", fields | own)
+
+
+def _by_channel(field: str, values: object) -> dict[str, Any]:
+    """Return values by channel in a dict of its own, its keys checked."""
+    return {
+        channel_name(name): one
+        for name, one in checked_mapping(f"checkpoint {field}", values).items()
+    }
+
+
+def _checked_version(version: object) -> str | int | float:
+    """Return a version in its built-in type, whatever a subclass of it does."""
+    if isinstance(version, str):
+        return str.__str__(version)
+    if isinstance(version, float):
+        return float.__float__(version)
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise InvalidInputError(
+            f"the version of a channel is a string or a number, not {shown(version)}"
+        )
+    return int.__int__(version)

@@ -22,23 +22,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import accumulate
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias
 
-from mongomem.arguments import shown
 from mongomem.checkpoint.documents.config import CheckpointRef
-from mongomem.checkpoint.serde.chunks import NAME_BYTES, StoredValue
+from mongomem.checkpoint.serde.chunks import NAME_BYTES
 from mongomem.engine.commands import Document
-from mongomem.errors import CorruptDataError, SchemaVersionError
 from mongomem.schema.indexes import Index
-
-T = TypeVar("T")
-
-SCHEMA_VERSION = 1
-"""The version of the documents that this code writes. Every older one stays readable."""
 
 THREAD_KEY_BYTES, PLACE_BYTES = 12, NAME_BYTES
 """The parts of an `_id`: which thread, and what in it."""
@@ -57,15 +49,10 @@ NAMING_FIELDS = (
 """The fields of a thread document that say what the thread is about and whose it is: a tombstone
 keeps none."""
 
-LARGEST_EPOCH = 2**63 - 2**32
-"""Epochs are below that, so that there is always a next one. Those of version 1 were random, up to
-2**62."""
 
 DAY = timedelta(days=1)
 """More than the clocks of two machines differ by."""
 
-MOST_LEVELS = 16
-"""How many levels of names a value may have: each has a sixteenth of the names of the one below."""
 
 EXPIRY = "expiry"
 """The name of the TTL indexes."""
@@ -144,164 +131,6 @@ def is_own_id(value: object) -> bool:
         THREAD_KEY_BYTES,
         THREAD_KEY_BYTES + PLACE_BYTES,
     )
-
-
-def next_epoch(now: datetime, last: int | None = None) -> int:
-    """Return an epoch above `last`, and above those of a thread whose document is gone:
-    microseconds since 1970.
-
-    Epochs of a thread only grow, so what carries a lower one belongs to a life that has ended.
-    """
-    return max(int(now.timestamp() * 1_000_000), -1 if last is None else last + 1)
-
-
-def whole_milliseconds(moment: datetime) -> datetime:
-    """Return a time as BSON keeps it."""
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-
-
-def utc(moment: datetime) -> datetime:
-    """Return what the driver read as an aware UTC time, however the client is configured."""
-    return (
-        moment.replace(tzinfo=timezone.utc)
-        if moment.tzinfo is None
-        else moment.astimezone(timezone.utc)
-    )
-
-
-def value_fields(value: StoredValue) -> Document:
-    """Return the fields that describe a stored value, whose ends stand elsewhere."""
-    fields: Document = {"type": value.type}
-    if value.names:
-        fields |= {"chunks": list(value.names), "size": value.size}
-    return fields
-
-
-def read_value(fields: Mapping[str, Any], ends: bytes) -> StoredValue:
-    """Read the description of a stored value whose ends were found.
-
-    Raises:
-        CorruptDataError: It lacks a field, or a field is of another type.
-    """
-    kind = read_field(fields, "type", str)
-    if "chunks" not in fields:
-        return StoredValue(kind, ends, (), len(ends))
-    names = tuple(fields["chunks"]) if isinstance(fields["chunks"], list) else ()
-    if not 0 < len(names) <= MOST_LEVELS or not all(isinstance(one, bytes) for one in names):
-        raise CorruptDataError(f"its chunks are no names by level: {shown(fields['chunks'])}")
-    if (
-        len(names[0]) % NAME_BYTES
-    ):  # those of lower levels are whole only with what their chunks hold
-        raise CorruptDataError(f"its chunks are no names of {NAME_BYTES} bytes each")
-    return StoredValue(kind, ends, tuple([bytes(one) for one in names]), read_count(fields, "size"))
-
-
-def read_values(described: Sequence[Mapping[str, Any]], content: bytes) -> list[StoredValue]:
-    """Read the values of a document, whose ends stand one behind the other in its content, each of
-    its `length`.
-    """
-    lengths = [read_count(fields, "length") for fields in described]
-    if sum(lengths) != len(content):
-        raise CorruptDataError(
-            f"its values have {sum(lengths)} bytes, and {len(content)} are there"
-        )
-    stops = accumulate(lengths)
-    return [
-        read_value(fields, content[stop - length : stop])
-        for fields, length, stop in zip(described, lengths, stops, strict=True)
-    ]
-
-
-def read_field(fields: Mapping[str, Any], field: str, kind: type[T]) -> T:
-    """Return a field of a document.
-
-    Raises:
-        CorruptDataError: It is not there, or is of another type.
-    """
-    value = fields.get(field)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        raise CorruptDataError(f"its {field} is {shown(value)}, where {kind.__name__} belongs")
-    return value
-
-
-def read_count(fields: Mapping[str, Any], field: str) -> int:
-    """Return a field that is a number from 0 on."""
-    count = read_field(fields, field, int)
-    if count < 0:
-        raise CorruptDataError(f"its {field} is {count}, which is below 0")
-    return int(count)
-
-
-def is_epoch(value: object) -> bool:
-    """Say whether a value is an epoch."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_EPOCH
-
-
-def read_epoch(fields: Mapping[str, Any]) -> int:
-    """Return the epoch of a document."""
-    epoch = read_field(fields, "epoch", int)
-    if not is_epoch(epoch):
-        raise CorruptDataError(f"its epoch is {epoch}, which is none")
-    return epoch
-
-
-def read_time(fields: Mapping[str, Any], field: str) -> datetime:
-    """Return a field that is a time, aware and in UTC. One beyond the year 9999 comes as something
-    else.
-    """
-    return utc(read_field(fields, field, datetime))
-
-
-@dataclass(frozen=True, slots=True)
-class Title:
-    """What messages call a document, by the fields that name it. It is written only where a message
-    is.
-    """
-
-    text: str
-    document: Mapping[str, Any]
-
-    def __str__(self) -> str:
-        named = {field: shown(self.document.get(field)) for field in ("thread_id", "checkpoint_id")}
-        return self.text.format_map(named)
-
-
-def check_version(document: Mapping[str, Any], what: object) -> None:
-    """Refuse a document from the future.
-
-    Raises:
-        SchemaVersionError: It was written by a newer mongomem.
-        CorruptDataError: Its version is none.
-    """
-    version = document.get("schema_version", SCHEMA_VERSION)
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise CorruptDataError(f"{what} has schema version {shown(version)}, which is none")
-    if version > SCHEMA_VERSION:
-        raise SchemaVersionError(
-            f"{what} has schema version {version}; this mongomem reads up to {SCHEMA_VERSION}: "
-            "upgrade it"
-        )
-
-
-def check_key(document: Mapping[str, Any], key: bytes) -> None:
-    """Compare the `_id` of a document with the one that its fields come to.
-
-    Raises:
-        CorruptDataError: It is another one: a field was changed, or the document is a copy of
-            another's.
-    """
-    if document.get("_id") != key:
-        raise CorruptDataError("its _id is that of another document")
-
-
-def check_type(document: Mapping[str, Any], kind: str) -> None:
-    """Compare what a document says to be with what it should be.
-
-    Raises:
-        CorruptDataError: It is something else.
-    """
-    if document.get("type") != kind:
-        raise CorruptDataError(f"its type is {shown(document.get('type'))}, where {kind} belongs")
 
 
 def all_chunks_of(thread_id: str) -> Document:
@@ -391,66 +220,26 @@ def epochs_stage(collections: Collections, thread_ids: Sequence[str]) -> Documen
     return {"$unionWith": {"coll": collections.checkpoints, "pipeline": pipeline}}
 
 
-def living_epoch(
-    thread_id: str, threads: Sequence[Mapping[str, Any]], field: str = "epoch"
-) -> int | None:
-    """Return the epoch of a thread document that was read; None where there is none, and so nothing
-    that lives.
+# Indexes: one a query shape.
 
-    Raises:
-        CorruptDataError: It is none, or the document says to be of another thread.
-    """
-    if not threads:
-        return None
-    named: Any = threads[0].get("thread_id")
-    epoch: Any = threads[0].get(field)
-    if type(named) is not str or named != thread_id:
-        raise CorruptDataError(
-            f"thread {shown(thread_id)}: its document says to be of thread {shown(named)}"
-        )
-    if not is_epoch(epoch):
-        raise CorruptDataError(
-            f"thread {shown(thread_id)}: its document is not readable: its epoch is {shown(epoch)}"
-        )
-    return int(epoch)
+Fields: TypeAlias = tuple[tuple[str, int], ...]
+"""The fields of an index, each with its direction."""
 
+NEWEST_THREADS: Fields = (("updated_at", -1), ("thread_id", 1))
+"""The order of the list of threads."""
 
-Row: TypeAlias = tuple[str, tuple[tuple[str, int], ...], Document]
-"""An index of the collection of checkpoints: its name, its fields, and which documents it is of."""
+_OF_CHECKPOINTS: Mapping[str, Fields] = {
+    "history": (("thread_id", 1), ("checkpoint_ns", 1), ("checkpoint_id", -1)),
+    "thread_history": (("thread_id", 1), ("checkpoint_id", -1), ("checkpoint_ns", 1)),
+    "newest": (("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)),
+    "run": (("metadata.run_id", 1), ("thread_id", 1)),
+}
 
-
-def _threads_by(name: str, field: str, partial: Document) -> Row:
-    """Return an index of threads by a field, each value's in the order of the list of threads."""
-    return name, ((field, 1), ("updated_at", -1), ("thread_id", 1)), partial
-
-
-def _having(field: str) -> Document:
-    return {"type": THREAD, field: {"$exists": True}}
-
-
-_BY_TYPE: Sequence[Row] = (
-    (
-        "history",
-        (("thread_id", 1), ("checkpoint_ns", 1), ("checkpoint_id", -1)),
-        {"type": CHECKPOINT},
-    ),
-    (
-        "thread_history",
-        (("thread_id", 1), ("checkpoint_id", -1), ("checkpoint_ns", 1)),
-        {"type": CHECKPOINT},
-    ),
-    (
-        "newest",
-        (("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)),
-        {"type": CHECKPOINT},
-    ),
-    ("run", (("metadata.run_id", 1), ("thread_id", 1)), {"type": CHECKPOINT}),
-    ("threads", (("updated_at", -1), ("thread_id", 1)), {"type": THREAD}),
-)
-
-_OF_ENDED_LIVES: Sequence[Row] = (
-    ("tombstones", (("deleted_at", 1),), _having("deleted_at")),
-    ("ended_threads", (("ended_at", 1),), _having("ended_at")),
+_OF_WRITES: Fields = (
+    ("thread_id", 1),
+    ("checkpoint_ns", 1),
+    ("checkpoint_id", 1),
+    ("channel", 1),
 )
 
 
@@ -460,29 +249,36 @@ def indexes(
     """Return the indexes: one a query shape, `run_id` and the declared metadata keys, expiry where
     there is a TTL.
     """
-    in_checkpoints = [
-        *_BY_TYPE,
-        *(
-            _threads_by(f"threads_of_{key}", f"members.{key}", {"type": THREAD})
-            for key in metadata_keys
-        ),
-        # Where schema version 1 had it, and threads of version 1 have it still: no entry for any
-        # other.
-        *(
-            _threads_by(f"threads_once_by_{key}", f"metadata.{key}", _having(f"metadata.{key}"))
-            for key in metadata_keys
-        ),
-        *_OF_ENDED_LIVES,
-    ]
+    name, of_checkpoints = collections.checkpoints, {"type": CHECKPOINT}
     rows = [
-        Index(collections.checkpoints, name, keys, partial=partial)
-        for name, keys, partial in in_checkpoints
+        Index(name, key, _OF_CHECKPOINTS[key], partial=of_checkpoints) for key in _OF_CHECKPOINTS
     ]
-    of_writes = (("thread_id", 1), ("checkpoint_ns", 1), ("checkpoint_id", 1), ("channel", 1))
-    rows.append(Index(collections.writes, "writes", of_writes))
+    rows += _thread_indexes(name, metadata_keys)
+    rows.append(Index(collections.writes, "writes", _OF_WRITES))
     if expire_after is not None:
+        used = (("touched_at", 1),)
         rows += [
-            Index(name, EXPIRY, (("touched_at", 1),), expire_after_seconds=expire_after)
-            for name in (collections.checkpoints, collections.writes)
+            Index(one, EXPIRY, used, expire_after_seconds=expire_after)
+            for one in (collections.checkpoints, collections.writes)
         ]
     return rows
+
+
+def _thread_indexes(collection: str, metadata_keys: tuple[str, ...]) -> list[Index]:
+    of_threads = {"type": THREAD}
+    rows = [Index(collection, "threads", NEWEST_THREADS, partial=of_threads)]
+    for key in metadata_keys:
+        members, once = f"members.{key}", f"metadata.{key}"
+        by_members = ((members, 1), *NEWEST_THREADS)
+        rows.append(Index(collection, f"threads_of_{key}", by_members, partial=of_threads))
+        # Where schema version 1 had it, and threads of version 1 have it still: no entry for any
+        # other.
+        by_once = ((once, 1), *NEWEST_THREADS)
+        rows.append(Index(collection, f"threads_once_by_{key}", by_once, partial=_having(once)))
+    for name, field in (("tombstones", "deleted_at"), ("ended_threads", "ended_at")):
+        rows.append(Index(collection, name, ((field, 1),), partial=_having(field)))
+    return rows
+
+
+def _having(field: str) -> Document:
+    return {"type": THREAD, field: {"$exists": True}}

@@ -70,7 +70,7 @@ def forms_of(text: str) -> list[str | int]:
 class Named:
     """The metadata of a checkpoint in full, and whom the call named by identity key."""
 
-    truth: CheckpointMetadata
+    metadata: CheckpointMetadata
     by_key: Mapping[str, tuple[str, ...]]
 
 
@@ -85,7 +85,7 @@ def named(config: RunnableConfig, metadata: CheckpointMetadata, keys: Collection
             object.
     """
     own, run, place = map(_source, (metadata, config.get("metadata"), config.get("configurable")))
-    truth: dict[str, Any] = {
+    full: dict[str, Any] = {
         **get_checkpoint_metadata({"metadata": run, "configurable": place}, cast("Any", own))
     }
     sources = (own, run, place)
@@ -94,9 +94,9 @@ def named(config: RunnableConfig, metadata: CheckpointMetadata, keys: Collection
         for key in keys
     }
     kept = {
-        key: found[0] for key, found in by_key.items() if found and not _is_plain(truth.get(key))
+        key: found[0] for key, found in by_key.items() if found and not _is_plain(full.get(key))
     }
-    return Named(cast("CheckpointMetadata", truth | kept), by_key)
+    return Named(cast("CheckpointMetadata", full | kept), by_key)
 
 
 def _source(values: object) -> dict[Any, Any]:

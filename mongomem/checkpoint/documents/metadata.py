@@ -53,26 +53,24 @@ def queryable_copy(
     """Return the readable copy, and the keys that it leaves out.
 
     Args:
-        metadata: The truth.
+        metadata: What was serialized.
         clear: The keys that may be read by anybody with access to the database; None means all.
         first: The keys that are looked for, and so have room before all others.
     """
     copy: Document = {}
     omitted: list[str] = []
     room = LONGEST_COPY
-    before = [key for key in (*first, *LOOKED_FOR) if key in metadata]
-    for key in dict.fromkeys([*before, *metadata]):
-        may_stand = (clear is None or key in clear) and is_field(key)
-        said = (
-            queryable_value(metadata[key], LONGEST_COPY if key in before else LONGEST_TEXT)
-            if may_stand
-            else ABSENT
-        )
-        cost = len(repr(said)) + len(str(key))
-        if said is ABSENT or cost > room:
+    looked_for = [key for key in (*first, *LOOKED_FOR) if key in metadata]
+    for key in dict.fromkeys([*looked_for, *metadata]):
+        value = ABSENT
+        if (clear is None or key in clear) and is_field(key):
+            longest = LONGEST_COPY if key in looked_for else LONGEST_TEXT
+            value = queryable_value(metadata[key], longest)
+        cost = len(repr(value)) + len(str(key))
+        if value is ABSENT or cost > room:
             omitted.append(key if _is_text(key) else ANY)
         else:
-            copy[key] = said
+            copy[key] = value
             room -= cost
     return copy, _bounded(omitted, clear)
 

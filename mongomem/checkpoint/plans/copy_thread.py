@@ -4,50 +4,48 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pymongo.errors import BulkWriteError
 
-from mongomem.checkpoint.caches import ThreadState
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint, StoredWrite
+from mongomem.checkpoint.documents.checkpoint import (
+    StoredCheckpoint,
+    StoredWrite,
+    encode_checkpoint,
+    encode_write,
+)
 from mongomem.checkpoint.documents.collections import (
     CHECKPOINT,
-    checkpoint_doc_id,
     chunk_name,
-    write_doc_id,
 )
-from mongomem.checkpoint.documents.config import identifier
-from mongomem.checkpoint.documents.identity import Member, identity, member
+from mongomem.checkpoint.documents.config import CheckpointRef, identifier
+from mongomem.checkpoint.documents.identity import Member, Members, identity, member
+from mongomem.checkpoint.documents.thread import ThreadState, ThreadUse, encode_thread, read_members
 from mongomem.checkpoint.plans.load import (
     MissingChunkError,
-    Placed,
     fetch,
-    load,
-    read_records,
+    load_bodies,
+    read_checkpoints,
     read_writes,
     retry_if_chunk_missing,
-    revive_body,
 )
 from mongomem.checkpoint.plans.prune import referenced_chunk_ids
 from mongomem.checkpoint.plans.setup import ensure_setup
 from mongomem.checkpoint.plans.thread_state import (
     MAX_ATTEMPTS,
-    ThreadUse,
     backoff,
     chunk_writes,
     contention_error,
     ensure_thread,
-    known_thread,
-    read_members,
+    read_state,
     thread_document,
-    thread_write,
 )
-from mongomem.checkpoint.serde.serializer import CONTENT_FIELDS, ValueSerializer
+from mongomem.checkpoint.serde.serializer import ValueSerializer
 from mongomem.engine.commands import BulkWrite, Document, Find, Replace, Update, Write
 from mongomem.engine.effects import Compute
 from mongomem.engine.upserts import is_duplicate_key_only
@@ -56,26 +54,57 @@ from mongomem.errors import InvalidInputError
 PAGE = 1000
 """How many documents are read and written at a time."""
 
+READABLE = ("metadata", "metadata_omitted")
+"""The fields of a checkpoint document that hold the readable copy of its metadata."""
+
 
 @dataclass(frozen=True, slots=True)
-class Original:
-    """A thread as it was when it was read: its document, and what of its checkpoints and writes
-    lives.
+class ThreadContent:
+    """A thread as it was when it was read.
+
+    Attributes:
+        thread: Its document.
+        checkpoints: Those of its life that have not expired.
+        readable: The fields with the readable copy of the metadata of each, by its ref.
+        writes: The pending writes of these checkpoints.
     """
 
     thread: Document
-    checkpoints: list[tuple[Document, StoredCheckpoint]]
-    writes: list[tuple[Document, StoredWrite]]
+    checkpoints: list[StoredCheckpoint]
+    readable: Mapping[CheckpointRef, Document]
+    writes: list[StoredWrite]
 
     def size(self) -> int:
-        """Return how many bytes stand in its documents."""
-        values = [
-            value for _, one in self.checkpoints for value in (one.body, *one.channels.values())
-        ]
-        return sum(len(value.ends) for value in [*values, *(one.value for _, one in self.writes)])
+        """Return how many inline bytes its documents hold."""
+        values = [value for one in self.checkpoints for value in (one.body, *one.channels.values())]
+        return sum(len(value.ends) for value in [*values, *(one.value for one in self.writes)])
+
+    def in_thread(self, thread_id: str, epoch: int, now: datetime) -> ThreadContent:
+        """Return the same checkpoints and writes as they are in another thread."""
+        return replace(
+            self,
+            checkpoints=[
+                replace(one, address=_moved(one.address, thread_id), epoch=epoch, touched_at=now)
+                for one in self.checkpoints
+            ],
+            readable={_moved(ref, thread_id): one for ref, one in self.readable.items()},
+            writes=[
+                replace(
+                    one,
+                    address=_moved(one.address, thread_id),
+                    epoch=None if one.epoch is None else epoch,
+                    touched_at=now,
+                )
+                for one in self.writes
+            ],
+        )
 
 
-Copies: TypeAlias = tuple[list[Document], list[Document]]
+def _moved(ref: CheckpointRef, thread_id: str) -> CheckpointRef:
+    return replace(ref, thread_id=thread_id)
+
+
+Documents: TypeAlias = tuple[list[Document], list[Document]]
 """The documents of checkpoints and of pending writes, as the target has them."""
 
 
@@ -96,73 +125,58 @@ async def copy_thread(context: Context, source: object, target: object) -> None:
         raise InvalidInputError("source and target are the same thread")
     await ensure_setup(context)
     for attempt in range(MAX_ATTEMPTS):
-        original = await _read(context, source_id)
-        if original is None:
+        content = await _read(context, source_id)
+        if content is None:
             return
         thread = await ensure_thread(context, target_id)
-        if await _copy(context, original, source_id, target_id, thread):
-            context.state.invalidate_thread(target_id)
+        if await _copy(context, content, source_id, target_id, thread):
+            context.caches.invalidate_thread(target_id)
             return
-        context.state.invalidate_thread(target_id)
+        context.caches.invalidate_thread(target_id)
         await backoff(attempt)
     raise await contention_error(context, target_id)
 
 
-async def _read(context: Context, thread_id: str) -> Original | None:
+async def _read(context: Context, thread_id: str) -> ThreadContent | None:
     """Read what refers to chunks, before any chunk is: so none that it refers to can come later."""
     document = await thread_document(context, thread_id)
-    thread = known_thread(context, document)
+    thread = read_state(context, document)
     if document is None or thread is None or thread.begins:
         return None
-    living = await _living_checkpoints(context, thread_id, thread.epoch)
-    there = {
-        record.address for _, record in living
-    }  # a late write of an ended life would never be cleaned in a copy
-    written = await _written(context, thread_id)
-    own = [
-        pair
-        for pair in written
-        if pair[1].address in there and pair[1].epoch in (None, thread.epoch)
-    ]
-    return Original(document, living, own)
+    own = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": thread.epoch}
+    documents = await Find(context.checkpoints, own)
+    stored = await read_checkpoints(context, documents)
+    copies = dict(zip([one.address for one in stored], map(_readable, documents), strict=True))
+    living = [one for one in stored if context.is_alive(one.touched_at)]
+    refs = {one.address for one in living}
+    written = await read_writes(context, await Find(context.writes, {"thread_id": thread_id}))
+    # A late write of an ended life would never be cleaned in a copy.
+    of_life = [one for one in written if one.epoch in (None, thread.epoch)]
+    return ThreadContent(document, living, copies, [one for one in of_life if one.address in refs])
 
 
-async def _living_checkpoints(
-    context: Context, thread_id: str, epoch: int
-) -> list[tuple[Document, StoredCheckpoint]]:
-    """Read the documents of all checkpoints of a life of a thread that have not expired."""
-    documents = await Find(
-        context.checkpoints, {"type": CHECKPOINT, "thread_id": thread_id, "epoch": epoch}
-    )
-    records = await read_records(context, documents)
-    return [
-        pair
-        for pair in zip(documents, records, strict=True)
-        if context.is_alive(pair[1].touched_at)
-    ]
-
-
-async def _written(context: Context, thread_id: str) -> list[tuple[Document, StoredWrite]]:
-    """Read the documents of all pending writes of a thread."""
-    documents = await Find(context.writes, {"thread_id": thread_id})
-    return list(zip(documents, await read_writes(context, documents), strict=True))
+def _readable(document: Document) -> Document:
+    """Return the fields of a checkpoint document that hold the readable copy of its metadata."""
+    return {field: document[field] for field in READABLE if field in document}
 
 
 async def _copy(
-    context: Context, original: Original, source_id: str, target_id: str, thread: ThreadState
+    context: Context, source: ThreadContent, source_id: str, target_id: str, thread: ThreadState
 ) -> bool:
     """Write a copy; say whether nothing got in the way: no removal of the source, no change of the
     target.
     """
     now = context.now()
-    fresh: Document = {"thread_id": target_id, "touched_at": now}
-    work = partial(_sealed_anew, context.codec, original, fresh, thread.epoch)
-    copies: Copies = await Compute(work, original.size())
+    copied = source.in_thread(target_id, thread.epoch, now)
+    work = partial(_encode_all, copied, context.serializer)
+    documents: Documents = await Compute(work, source.size())
     try:
         await retry_if_chunk_missing(
-            lambda: _copy_chunks(context, original, source_id, target_id, thread.epoch)
+            lambda: _copy_chunks(context, source, source_id, target_id, thread.epoch)
         )
-        return await _write_copies(context, original, thread, copies, fresh)
+        use = await _thread_use(context, source, thread, now)
+        upsert = encode_thread(target_id, thread, use, context.serializer, now)
+        return await _write_copies(context, documents, thread, upsert)
     except MissingChunkError:
         return False
     except BulkWriteError as error:
@@ -171,53 +185,60 @@ async def _copy(
         return False
 
 
+def _encode_all(copied: ThreadContent, serializer: ValueSerializer) -> Documents:
+    """Return the documents of checkpoints and pending writes, each sealed for its place."""
+    return (
+        [
+            encode_checkpoint(one, copied.readable[one.address], serializer)
+            for one in copied.checkpoints
+        ],
+        [encode_write(one, serializer) for one in copied.writes],
+    )
+
+
 async def _write_copies(
-    context: Context, original: Original, thread: ThreadState, copies: Copies, fresh: Document
+    context: Context, documents: Documents, thread: ThreadState, upsert: Update
 ) -> bool:
     """Write pending writes, then the thread, last its checkpoints; say whether the target was still
     there.
     """
-    checkpoints, writes = copies
+    checkpoints, writes = documents
     await _write(context.writes, [_write_in_place(one, thread) for one in writes])
-    use = await _thread_use(context, original, thread, fresh["touched_at"])
-    reply = await BulkWrite(
-        context.checkpoints, [thread_write(context, fresh["thread_id"], thread, use)]
-    )
+    reply = await BulkWrite(context.checkpoints, [upsert])
     if reply.upserted_ids:  # the target has gone meanwhile
         return False
-    await _write(
-        context.checkpoints, [_checkpoint_in_place(one, thread.epoch) for one in checkpoints]
-    )
+    in_place = [_checkpoint_in_place(one, thread.epoch) for one in checkpoints]
+    await _write(context.checkpoints, in_place)
     return True
 
 
 async def _thread_use(
-    context: Context, original: Original, thread: ThreadState, now: datetime
+    context: Context, source: ThreadContent, thread: ThreadState, now: datetime
 ) -> ThreadUse:
     """Return what a copy says of its thread: what the source shows, and everybody that it is of."""
-    source = original.thread
+    shown = source.thread
     # Labels that the target was given stay; one that begins takes those of the source.
     fields = ("last_metadata", "preview", *(["labels"] if thread.begins else []))
-    last: Document = {"updated_at": now} | {name: source[name] for name in fields if name in source}
+    last: Document = {"updated_at": now} | {name: shown[name] for name in fields if name in shown}
     keys = context.options.metadata_keys if thread.begins else tuple(thread.members)
-    lasting = source.get("metadata", {}) | source.get("identity", {})
-    return ThreadUse(last, lasting, await _members(context, original, thread, keys))
+    lasting = shown.get("metadata", {}) | shown.get("identity", {})
+    return ThreadUse(last, lasting, await _members(context, source, thread, keys))
 
 
 async def _members(
-    context: Context, original: Original, thread: ThreadState, keys: Sequence[str]
+    context: Context, source: ThreadContent, thread: ThreadState, keys: Sequence[str]
 ) -> dict[str, list[Member]]:
     """Return whom a source is of, as the target names them.
 
     Digests are keyed with the secret of the source: where it has some, or does not say everybody,
     its checkpoints do.
     """
-    known, clear = read_members(original.thread), context.clear_metadata
-    unsaid = [key for key in keys if any(isinstance(one, bytes) for one in known.get(key, [b""]))]
-    listed = {key: [one for one in known.get(key, ()) if isinstance(one, str)] for key in keys}
-    for metadata in await _metadata_of(context, original) if unsaid else []:
+    listed, unsaid = _named_in_clear(read_members(source.thread), keys)
+    for _, metadata in await load_bodies(context, source.checkpoints) if unsaid else []:
         for key in unsaid:
-            listed[key] += [text for text in [identity(metadata.get(key))] if text is not None]
+            text = identity(metadata.get(key))
+            listed[key] += [] if text is None else [text]
+    clear = context.clear_metadata
     return {
         key: [
             member(text, thread.name_key, is_clear=clear is None or key in clear)
@@ -227,18 +248,17 @@ async def _members(
     }
 
 
-async def _metadata_of(context: Context, original: Original) -> list[Any]:
-    """Load the metadata of every checkpoint of a source."""
-    records = [record for _, record in original.checkpoints]
-    bodies = await load(context, [Placed(record.address, record.body) for record in records])
-    return [
-        revive_body(context, record.address, record.body, body.data).metadata
-        for record, body in zip(records, bodies, strict=True)
-    ]
+def _named_in_clear(
+    members: Members, keys: Sequence[str]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Return whom members name readably, by key, and the keys under which they do not name all."""
+    listed = {key: [one for one in members.get(key, ()) if isinstance(one, str)] for key in keys}
+    unsaid = [key for key in keys if len(listed[key]) < len(members.get(key, [b""]))]
+    return listed, unsaid
 
 
 async def _copy_chunks(
-    context: Context, original: Original, source_id: str, target_id: str, epoch: int
+    context: Context, source: ThreadContent, source_id: str, target_id: str, epoch: int
 ) -> None:
     """Copy the chunks that checkpoints and writes lead to: under the names that they have, sealed
     for the target.
@@ -247,14 +267,13 @@ async def _copy_chunks(
         MissingChunkError: One is gone: the source was removed meanwhile.
         CorruptDataError: One is damaged.
     """
-    records, writes = [one for _, one in original.checkpoints], [one for _, one in original.writes]
-    owners = await referenced_chunk_ids(context, source_id, records, writes)
+    owners = await referenced_chunk_ids(context, source_id, source.checkpoints, source.writes)
     keys = sorted(owners)
     for start in range(0, len(keys), PAGE):
         page = keys[start : start + PAGE]
         found = await fetch(context, {key: owners[key] for key in page})
         pieces = {chunk_name(key): piece for key, piece in found.items()}
-        writes_of_page = chunk_writes(context, target_id, pieces, epoch, context.now())
+        writes_of_page = chunk_writes(context, target_id, pieces, epoch)
         await BulkWrite(context.checkpoints, writes_of_page, ordered=False)
 
 
@@ -288,48 +307,3 @@ def _write_in_place(document: Document, thread: ThreadState) -> Write:
         {"$setOnInsert": {field: document[field] for field in document if field not in place}},
         True,
     )
-
-
-def _sealed_anew(codec: ValueSerializer, original: Original, fresh: Document, epoch: int) -> Copies:
-    """Return checkpoints and pending writes as the target has them: each sealed for its place
-    there.
-    """
-    return (
-        [_copied_checkpoint(codec, *pair, fresh, epoch) for pair in original.checkpoints],
-        [_copied_write(codec, *pair, fresh, epoch) for pair in original.writes],
-    )
-
-
-def _copied_checkpoint(
-    codec: ValueSerializer,
-    document: Document,
-    record: StoredCheckpoint,
-    fresh: Document,
-    epoch: int,
-) -> Document:
-    copied = replace(
-        record, address=replace(record.address, thread_id=fresh["thread_id"]), epoch=epoch
-    )
-    content = b"".join([value.ends for value in (record.body, *record.channels.values())])
-    own = {
-        "_id": checkpoint_doc_id(copied.address),
-        "epoch": epoch,
-        "content": codec.seal(content, copied.binding),
-    }
-    return document | fresh | own
-
-
-def _copied_write(
-    codec: ValueSerializer, document: Document, write: StoredWrite, fresh: Document, epoch: int
-) -> Document:
-    address, own_epoch = (
-        replace(write.address, thread_id=fresh["thread_id"]),
-        None if write.epoch is None else epoch,
-    )
-    copied = replace(write, address=address, epoch=own_epoch)
-    kept = {field: value for field, value in document.items() if field not in CONTENT_FIELDS}
-    own: Document = {
-        "_id": write_doc_id(address, write.task_id, write.idx),
-        **codec.seal(write.value.ends, copied.binding),
-    }
-    return kept | fresh | own | ({} if own_epoch is None else {"epoch": own_epoch})

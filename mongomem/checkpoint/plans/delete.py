@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from pymongo.errors import PyMongoError
@@ -24,21 +24,14 @@ from mongomem.checkpoint.documents.collections import (
     NAMING_FIELDS,
     THREAD,
     all_but_the_thread,
-    is_epoch,
     misfiled,
-    next_epoch,
     other_than_after,
     other_than_from,
-    utc,
-    whole_milliseconds,
 )
 from mongomem.checkpoint.documents.config import identifier
-from mongomem.checkpoint.plans.thread_state import (
-    MAX_ATTEMPTS,
-    backoff,
-    contention_error,
-    thread_query,
-)
+from mongomem.checkpoint.documents.fields import is_epoch, next_epoch, utc, whole_milliseconds
+from mongomem.checkpoint.documents.thread import thread_query
+from mongomem.checkpoint.plans.thread_state import MAX_ATTEMPTS, backoff, contention_error
 from mongomem.engine.commands import (
     Aggregate,
     BulkWrite,
@@ -65,64 +58,58 @@ async def delete_thread(context: Context, thread_id: str, only_if: Document | No
         ContentionError: Others changed the thread at the same time, again and again.
     """
     thread_id = identifier("thread_id", thread_id)
+    query = thread_query(thread_id) | (only_if or {})
     for attempt in range(MAX_ATTEMPTS):
-        context.state.invalidate_thread(thread_id)
-        query = thread_query(thread_id) | (only_if or {})
+        context.caches.invalidate_thread(thread_id)
         threads = await Find(context.checkpoints, query, {"epoch": 1}, limit=1)
         if only_if is not None and not threads:
             return False
-        now = whole_milliseconds(context.now())
         last = threads[0].get("epoch") if threads else None
-        tombstone = _tombstone(context, last, now)
-        reply = await UpdateMany(
-            context.checkpoints, query | {"epoch": {"$eq": last}}, {"$set": tombstone}
-        )
+        tombstone = _tombstone(context, last)
+        unchanged = query | {"epoch": {"$eq": last}}
+        reply = await UpdateMany(context.checkpoints, unchanged, {"$set": tombstone})
         if reply.matched_count or not threads:
-            await _delete_earlier_epochs(context, thread_id, tombstone["epoch"], now)
+            await _delete_earlier_epochs(context, thread_id, tombstone)
             return True
         await backoff(attempt)
     raise await contention_error(context, thread_id)
 
 
-def _tombstone(context: Context, last: Any, now: datetime) -> Document:
+def _tombstone(context: Context, last: Any) -> Document:
     """Return what makes a thread document a tombstone: an epoch above the `last` one, and a new
     generation.
     """
-    epoch, generation = next_epoch(now, last if is_epoch(last) else None), context.new_generation()
+    now = whole_milliseconds(context.now())
     return {
         "type": THREAD,
-        "epoch": epoch,
-        "generation": generation,
+        "epoch": next_epoch(now, last if is_epoch(last) else None),
+        "generation": context.new_generation(),
         "deleted_at": now,
         "touched_at": now,
     }
 
 
-async def _delete_earlier_epochs(
-    context: Context, thread_id: str, epoch: int, deleted_at: datetime
-) -> None:
-    """Delete what belongs to lives before `epoch`; last of all what a repetition finds the thread
-    by.
+async def _delete_earlier_epochs(context: Context, thread_id: str, tombstone: Document) -> None:
+    """Delete what belongs to lives before that of a tombstone; last of all what a repetition finds
+    the thread by.
+
+    1. Checkpoints: nothing is shown any more.
+    2. Pending writes, which carry no epoch: those of before the deletion, by their time.
+    3. Chunks, and whatever else has an `_id` of the thread.
+    4. Documents with an `_id` of the thread that say to be of another.
+    5. What the tombstone still says of the thread. A repetition finds the thread by that.
     """
+    epoch, deleted_at = tombstone["epoch"], tombstone["deleted_at"]
     ended = {"thread_id": thread_id, "epoch": other_than_from(epoch)}
     await DeleteMany(context.checkpoints, {"type": CHECKPOINT, **ended})
-    await DeleteMany(
-        context.writes, {"thread_id": thread_id, "touched_at": other_than_after(deleted_at)}
-    )
+    before = {"thread_id": thread_id, "touched_at": other_than_after(deleted_at)}
+    await DeleteMany(context.writes, before)
     await DeleteMany(context.checkpoints, all_but_the_thread(thread_id) | ended)
     for collection in (context.checkpoints, context.writes):
         await DeleteMany(collection, misfiled(thread_id))
     buried = thread_query(thread_id) | {"epoch": epoch, "deleted_at": deleted_at}
     await UpdateMany(context.checkpoints, buried, {"$unset": dict.fromkeys(NAMING_FIELDS, "")})
-    context.state.invalidate_thread(thread_id)
-
-
-def time_before(now: datetime, span: timedelta) -> datetime:
-    """Return the time that lies so far back, or the earliest there is."""
-    try:
-        return now - span
-    except OverflowError:
-        return datetime.min.replace(tzinfo=timezone.utc)
+    context.caches.invalidate_thread(thread_id)
 
 
 T = TypeVar("T")
@@ -156,7 +143,7 @@ async def clean_now_and_then(context: Context) -> None:
 
     What fails is left to the next look: it must not fail the put that was done.
     """
-    last, now = context.state.tombstones_looked_for_at, context.now()
+    last, now = context.caches.tombstones_looked_for_at, context.now()
     if last is None or now - last >= max(context.options.grace, SHORTEST_PAUSE):
         with suppress(PyMongoError):
             await remove_tombstones(context)
@@ -167,7 +154,7 @@ async def remove_tombstones(context: Context) -> None:
     with them.
     """
     now = context.now()
-    context.state.tombstones_looked_for_at = now
+    context.caches.tombstones_looked_for_at = now
     cutoff = now - context.options.grace
     found = await _ended_by(context, cutoff)
     threads = [
@@ -180,7 +167,7 @@ async def remove_tombstones(context: Context) -> None:
         if thread.get("deleted_at") is None:
             await _clean_living(context, thread, cutoff)
     if len(found) == MOST_AT_ONCE:
-        context.state.tombstones_looked_for_at = None
+        context.caches.tombstones_looked_for_at = None
 
 
 async def _ended_by(context: Context, cutoff: datetime) -> list[Document]:
@@ -251,12 +238,21 @@ async def _clean_living(context: Context, thread: Document, cutoff: datetime) ->
     """
     thread_id, epoch = thread["thread_id"], thread["epoch"]
     await DeleteMany(context.checkpoints, all_but_the_thread(thread_id) | {"epoch": {"$lt": epoch}})
-    orphans = await _orphaned_writes(context, thread_id, epoch)
-    await _delete_late_writes(context, thread_id, [dict(one["_id"]) for one in orphans], cutoff)
-    waits = any(_is_after(one["touched_at"], cutoff) for one in orphans)
+    waits = await _clean_orphaned_writes(context, thread_id, epoch, cutoff)
     change = {"$set": {"ended_at": context.now()}} if waits else {"$unset": {"ended_at": ""}}
     same = {field: thread[field] for field in ("_id", "thread_id", "epoch", "ended_at")}
     await BulkWrite(context.checkpoints, [Update(same, change)])
+
+
+async def _clean_orphaned_writes(
+    context: Context, thread_id: str, epoch: int, cutoff: datetime
+) -> bool:
+    """Delete the writes without a checkpoint that are older than `cutoff`; say whether there are
+    younger ones.
+    """
+    orphans = await _orphaned_writes(context, thread_id, epoch)
+    await _delete_late_writes(context, thread_id, [dict(one["_id"]) for one in orphans], cutoff)
+    return any(_is_after(one["touched_at"], cutoff) for one in orphans)
 
 
 def _is_after(touched_at: object, cutoff: datetime) -> bool:

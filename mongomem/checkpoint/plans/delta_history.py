@@ -18,20 +18,15 @@ from langgraph.checkpoint.base import PendingWrite as LangGraphWrite
 from mongomem.arguments import checked_list
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint, StoredWrite
-from mongomem.checkpoint.documents.collections import (
-    CHECKPOINT,
-    living_epoch,
-    newest_stages,
-    thread_stage,
-)
+from mongomem.checkpoint.documents.collections import CHECKPOINT, newest_stages, thread_stage
 from mongomem.checkpoint.documents.config import CheckpointRef, channel_name, ref_of_config
+from mongomem.checkpoint.documents.fields import living_epoch
 from mongomem.checkpoint.plans.load import (
-    Placed,
-    load,
-    read_records,
+    deserialize,
+    load_values,
+    read_checkpoints,
     read_writes,
     retry_if_chunk_missing,
-    revive,
 )
 from mongomem.engine.commands import Aggregate, Document, Find
 from mongomem.errors import CorruptDataError
@@ -44,12 +39,13 @@ class AncestorWalk:
     """The way from a checkpoint to its ancestors, as far as it has been gone.
 
     Attributes:
-        wanting: The channels without a stored value so far.
-        chain: The ancestors passed, nearest first, each with the channels that were wanting there.
+        unresolved: The channels without a stored value so far.
+        chain: The ancestors passed, nearest first, each with the channels that were unresolved
+            there.
         seeds: The nearest ancestor that stores a value, by channel.
     """
 
-    wanting: set[str]
+    unresolved: set[str]
     chain: list[tuple[StoredCheckpoint, frozenset[str]]] = field(default_factory=list)
     seeds: dict[str, StoredCheckpoint] = field(default_factory=dict)
 
@@ -57,10 +53,10 @@ class AncestorWalk:
         """Pass an ancestor: its own writes count also where it stores the value, for they came
         after it.
         """
-        self.chain.append((ancestor, frozenset(self.wanting)))
-        for channel in self.wanting & ancestor.channels.keys():
+        self.chain.append((ancestor, frozenset(self.unresolved)))
+        for channel in self.unresolved & ancestor.channels.keys():
             self.seeds[channel] = ancestor
-        self.wanting -= ancestor.channels.keys()
+        self.unresolved -= ancestor.channels.keys()
 
 
 async def get_delta_channel_history(
@@ -99,7 +95,7 @@ async def _target(
     """
     thread = thread_stage(context.options.collections, address.thread_id)
     for document in await Aggregate(context.checkpoints, [*newest_stages(address, epoch), thread]):
-        (record,) = await read_records(context, [document])
+        (record,) = await read_checkpoints(context, [document])
         living = living_epoch(address.thread_id, document["thread"])
         if record.epoch != living:
             return None if living in (None, epoch) else await _target(context, address, living)
@@ -112,7 +108,7 @@ async def _walk(context: Context, target: StoredCheckpoint, walk: AncestorWalk) 
     at, size = target, FIRST_PAGE
     seen = {target.address}
     page: dict[str, StoredCheckpoint] = {}
-    while walk.wanting and at.parent_id is not None:
+    while walk.unresolved and at.parent_id is not None:
         if at.parent_id not in page:
             page = await _page(context, at.address.at(at.parent_id), target.epoch, size)
             size = min(size * 4, LARGEST_PAGE)
@@ -138,35 +134,34 @@ async def _page(
         "epoch": epoch,
     }
     documents = await Find(context.checkpoints, query, sort=(("checkpoint_id", -1),), limit=size)
-    records = await read_records(context, documents)
+    records = await read_checkpoints(context, documents)
     return {record.address.checkpoint_id or "": record for record in records}
 
 
 async def _writes(context: Context, walk: AncestorWalk) -> dict[str, list[LangGraphWrite]]:
-    """Read the writes that the ancestors hold for the channels that were wanting there, oldest
+    """Read the writes that the ancestors hold for the channels that were unresolved there, oldest
     first.
     """
-    places = {record.address: wanting for record, wanting in walk.chain if wanting}
+    places = {stored.address: unresolved for stored, unresolved in walk.chain if unresolved}
     if not places:
         return {}
-    ordered = _oldest_first(
-        await read_writes(context, await Find(context.writes, _writes_query(places))), places
-    )
-    loaded = await load(context, [Placed(write.address, write.value) for write in ordered])
+    found = await read_writes(context, await Find(context.writes, _writes_query(places)))
+    ordered = _oldest_first(found, places)
+    values = [(write.address, write.value) for write in ordered]
     by_channel: dict[str, list[LangGraphWrite]] = {}
-    for write, one in zip(ordered, loaded, strict=True):
-        value = revive(context, write.address, write.value, one.data)
+    for write, data in zip(ordered, await load_values(context, values), strict=True):
+        value = deserialize(context, write.address, write.value, data)
         by_channel.setdefault(write.channel, []).append((write.task_id, write.channel, value))
     return by_channel
 
 
 Places: TypeAlias = Mapping[CheckpointRef, frozenset[str]]
-"""Ancestors, nearest first, each with the channels that were wanting there: never more than at the
-one before."""
+"""Ancestors, nearest first, each with the channels that were unresolved there: never more than at
+the one before."""
 
 
 def _writes_query(places: Places) -> Document:
-    """Return the query for the writes of ancestors to the channels that were wanting at the
+    """Return the query for the writes of ancestors to the channels that were unresolved at the
     nearest.
     """
     first = next(iter(places))
@@ -179,8 +174,8 @@ def _writes_query(places: Places) -> Document:
 
 
 def _oldest_first(writes: Sequence[StoredWrite], places: Places) -> list[StoredWrite]:
-    """Return the writes to channels that were wanting at their ancestors: the furthest first, each
-    in its order.
+    """Return the writes to channels that were unresolved at their ancestors: the furthest first,
+    each in its order.
     """
     found: dict[CheckpointRef, list[StoredWrite]] = {address: [] for address in places}
     for write in writes:
@@ -195,11 +190,12 @@ def _oldest_first(writes: Sequence[StoredWrite], places: Places) -> list[StoredW
 
 async def _seeds(context: Context, walk: AncestorWalk) -> dict[str, Any]:
     """Load the stored values that the walk found."""
-    placed = [
-        Placed(record.address, record.channels[channel]) for channel, record in walk.seeds.items()
-    ]
-    loaded = await load(context, placed)
+    values = {
+        channel: (stored.address, stored.channels[channel])
+        for channel, stored in walk.seeds.items()
+    }
+    loaded = await load_values(context, list(values.values()))
     return {
-        channel: revive(context, record.address, record.channels[channel], one.data)
-        for (channel, record), one in zip(walk.seeds.items(), loaded, strict=True)
+        channel: deserialize(context, *value, data)
+        for (channel, value), data in zip(values.items(), loaded, strict=True)
     }

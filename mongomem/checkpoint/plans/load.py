@@ -1,11 +1,16 @@
-"""Plans that bring stored values back: chunks by level, then bytes, then objects."""
+"""Plans that bring stored values back: hash lists by level, then bytes, then objects.
+
+A value in chunks has a list of their hashes. A long list is itself chunks, so a value is read level
+by level, each level of all values in one command. What the chunk cache holds costs none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.context import Context
@@ -15,262 +20,29 @@ from mongomem.checkpoint.documents.checkpoint import (
     decode_checkpoint,
     decode_write,
 )
-from mongomem.checkpoint.documents.collections import chunk_doc_id, chunk_name, thread_doc_id
+from mongomem.checkpoint.documents.collections import chunk_doc_id, chunk_name
 from mongomem.checkpoint.documents.config import CheckpointRef
+from mongomem.checkpoint.documents.thread import advised, decode_name_key, thread_query
 from mongomem.checkpoint.serde.chunks import LONGEST_NAMES, NAME_BYTES, StoredValue, split
-from mongomem.checkpoint.serde.place_digest import name_key_binding
 from mongomem.checkpoint.serde.serializer import (
     CONTENT_FIELDS,
-    NAME_KEY_BYTES,
     Obstacle,
     UnopenedError,
     ValueSerializer,
 )
 from mongomem.engine.commands import Document, Find, Plan
-from mongomem.errors import ConfigurationError, CorruptDataError, MongomemError
+from mongomem.errors import CorruptDataError, MongomemError
 
 T = TypeVar("T")
 
 SLICE = 50_000
 """How many chunks one command names: 28 bytes each, far below a message."""
 
-NO_NAMES: frozenset[bytes] = frozenset()
-
 
 class MissingChunkError(CorruptDataError):
     """A chunk that a document refers to is not there. Readers look once more whether the document
     still is.
     """
-
-
-async def read_records(context: Context, documents: Sequence[Document]) -> list[StoredCheckpoint]:
-    """Read the documents of checkpoints: no command unless one cannot be opened, then one that
-    tells why.
-
-    Raises:
-        CorruptDataError: One is damaged.
-        ConfigurationError: One was written with other encryption, or none.
-    """
-    return [await _read(context, decode_checkpoint, document) for document in documents]
-
-
-async def read_writes(context: Context, documents: Sequence[Document]) -> list[StoredWrite]:
-    """Read the documents of pending writes, as `read_records` does those of checkpoints."""
-    return [await _read(context, decode_write, document) for document in documents]
-
-
-async def sound_records(context: Context, documents: Sequence[Document]) -> list[StoredCheckpoint]:
-    """Read the documents of checkpoints, and leave out those that are damaged.
-
-    Raises:
-        ConfigurationError: As `read_records` does.
-    """
-    records: list[StoredCheckpoint] = []
-    for document in documents:
-        with context.state.damage.left_out(document["_id"]):
-            records += await read_records(context, [document])
-    return records
-
-
-async def _read(
-    context: Context, read: Callable[[Document, ValueSerializer], T], document: Document
-) -> T:
-    try:
-        return read(document, context.codec)
-    except UnopenedError as error:
-        raise await diagnosis(context, document["thread_id"], error) from error
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A stored value and the checkpoint, or the newest one, in whose thread its chunks are."""
-
-    address: CheckpointRef
-    value: StoredValue
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """The bytes of a stored value, and the names of every chunk on the way to them."""
-
-    data: bytes
-    names: frozenset[bytes]
-
-
-@dataclass(slots=True)
-class Descent:
-    """A value on its way from the highest names down: the names reached last, and all there
-    were.
-    """
-
-    placed: Placed
-    lowest: bytes
-    reached: set[bytes]
-
-    @classmethod
-    def of(cls, placed: Placed) -> Descent:
-        top = placed.value.names[0] if placed.value.names else b""
-        return cls(placed, top, set(split(top)))
-
-    def resolve_hash_lists(self, pieces: Sequence[bytes], rest: bytes) -> None:
-        """Go down one level: to the names that `pieces` hold, and the rest of them.
-
-        Raises:
-            CorruptDataError: They are no names, or more than the value has bytes for.
-        """
-        size = sum(map(len, pieces)) + len(rest)
-        if size % NAME_BYTES or size > self.placed.value.size + LONGEST_NAMES:
-            raise CorruptDataError(f"{self.placed.address}: the names of its chunks are damaged")
-        self.lowest = b"".join([*pieces, rest])
-        self.reached.update(split(self.lowest))
-
-    def keys(self) -> list[bytes]:
-        return [chunk_doc_id(self.placed.address.thread_id, name) for name in split(self.lowest)]
-
-
-async def load(context: Context, values: Sequence[Placed]) -> list[Loaded]:
-    """Load values: one command a level for all of them, none for what the chunk cache holds.
-
-    Raises:
-        MissingChunkError: A chunk is gone.
-        CorruptDataError: A chunk is not what was stored.
-    """
-    descents = await resolve_hash_lists(
-        context, [placed for placed in values if placed.value.names]
-    )
-    keys = [descent.keys() for descent in descents]
-    content = await fetch(context, _owners(descents, keys))
-    joined = iter(
-        [
-            _joined(descent, [content[key] for key in own])
-            for descent, own in zip(descents, keys, strict=True)
-        ]
-    )
-    return [
-        next(joined) if placed.value.names else Loaded(placed.value.ends, NO_NAMES)
-        for placed in values
-    ]
-
-
-def _joined(descent: Descent, pieces: Sequence[bytes]) -> Loaded:
-    value = descent.placed.value
-    size = len(value.ends) + sum(map(len, pieces))
-    if size != value.size:  # before anything is made of them: sizes may lie
-        raise CorruptDataError(
-            f"{descent.placed.address}: {value.size} bytes of a value were stored, and {size} are "
-            "there"
-        )
-    return Loaded(value.whole(pieces), frozenset(descent.reached))
-
-
-async def resolve_hash_lists(context: Context, values: Sequence[Placed]) -> list[Descent]:
-    """Follow names of names down to the lowest ones: enough to know every chunk without reading
-    content.
-    """
-    descents = [Descent.of(placed) for placed in values]
-    for level in range(1, max((len(placed.value.names) for placed in values), default=0)):
-        down = [descent for descent in descents if len(descent.placed.value.names) > level]
-        keys = [descent.keys() for descent in down]
-        content = await fetch(context, _owners(down, keys))
-        for descent, own in zip(down, keys, strict=True):
-            descent.resolve_hash_lists(
-                [content[key] for key in own], descent.placed.value.names[level]
-            )
-    return descents
-
-
-def _owners(descents: Sequence[Descent], keys: Sequence[list[bytes]]) -> dict[bytes, CheckpointRef]:
-    return {
-        key: descent.placed.address
-        for descent, own in zip(descents, keys, strict=True)
-        for key in own
-    }
-
-
-async def fetch(context: Context, owners: Mapping[bytes, CheckpointRef]) -> dict[bytes, bytes]:
-    """Return chunks by `_id`, given with checkpoints that lead to them: from the cache, else in one
-    command.
-
-    Raises:
-        MissingChunkError: A chunk is gone.
-        CorruptDataError: A chunk is not what was stored.
-    """
-    content = context.state.chunks.get_all(owners)
-    missing = {key: address for key, address in owners.items() if key not in content}
-    thread_ids = sorted({address.thread_id for address in missing.values()})
-    for some in _slices(list(missing)):
-        query = {"_id": {"$in": some}, "thread_id": {"$in": thread_ids}}
-        for document in await Find(context.checkpoints, query, dict.fromkeys(CONTENT_FIELDS, 1)):
-            key: bytes = document["_id"]
-            content[key] = data = await _opened(context, missing[key], key, document)
-            context.state.chunks.put(key, data)
-    _check_complete(content, missing)
-    return content
-
-
-def _check_complete(content: Mapping[bytes, bytes], missing: Mapping[bytes, CheckpointRef]) -> None:
-    for key, address in missing.items():
-        if key not in content:
-            raise MissingChunkError(f"{address}: chunk {chunk_name(key).hex()} is missing")
-
-
-def _slices(keys: list[bytes]) -> Iterator[list[bytes]]:
-    return (keys[start : start + SLICE] for start in range(0, len(keys), SLICE))
-
-
-async def _opened(
-    context: Context, address: CheckpointRef, key: bytes, document: Document
-) -> bytes:
-    """Return the content of a chunk that a checkpoint leads to."""
-    name = chunk_name(key)
-    try:
-        return context.codec.open_chunk(address.thread_id, name, document)
-    except CorruptDataError as error:
-        message = f"{address}: chunk {name.hex()}: {error}"
-        if isinstance(error, UnopenedError):
-            raise await diagnosis(
-                context, address.thread_id, UnopenedError(message, error.obstacle)
-            ) from error
-        raise CorruptDataError(message) from error
-
-
-def revive(context: Context, address: CheckpointRef, value: StoredValue, data: bytes) -> Any:
-    """Deserialize a value.
-
-    Raises:
-        CorruptDataError: The serializer cannot read the bytes.
-    """
-    try:
-        return context.codec.loads(value.type, data)
-    except Exception as error:
-        raise CorruptDataError(
-            f"{address}: the serializer cannot read a value of type {shown(value.type)}: "
-            f"{shown(error)}"
-        ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """A checkpoint without its values, and its metadata."""
-
-    checkpoint: dict[str, Any]
-    metadata: Any
-
-
-def revive_body(context: Context, address: CheckpointRef, value: StoredValue, data: bytes) -> Body:
-    """Deserialize the body of a checkpoint.
-
-    Raises:
-        CorruptDataError: The serializer cannot read the bytes, or they are something else.
-    """
-    revived = revive(context, address, value, data)
-    parts = revived if isinstance(revived, dict) else {}
-    checkpoint, metadata = parts.get("checkpoint"), parts.get("metadata")
-    if not isinstance(checkpoint, dict) or not isinstance(metadata, dict):
-        raise CorruptDataError(f"{address}: what is stored as its body is no checkpoint")
-    if not isinstance(checkpoint.get("channel_versions"), dict):
-        raise CorruptDataError(f"{address}: its channels have no versions")
-    return Body(checkpoint, metadata)
 
 
 async def retry_if_chunk_missing(attempt: Callable[[], Plan[T]]) -> T:
@@ -286,31 +58,253 @@ async def retry_if_chunk_missing(attempt: Callable[[], Plan[T]]) -> T:
         return await attempt()
 
 
-class Key(Enum):
-    """What a thread document says of the key that its thread was written under."""
-
-    ABSENT = "it was written without encryption"
-    FITS = "it was written under the key of this serializer"
-    DIFFERS = "it was written under another encryption key"
+# Documents.
 
 
-OTHER_KEY = "thread {0} was written under another encryption key than this serializer has"
+async def read_checkpoints(
+    context: Context, documents: Sequence[Document]
+) -> list[StoredCheckpoint]:
+    """Decode the documents of checkpoints: no command unless one cannot be opened, then one that
+    tells why.
 
-ADVICE: Mapping[tuple[Obstacle, Key], str] = {
-    (Obstacle.KEY, Key.DIFFERS): OTHER_KEY,
-    (Obstacle.PLAIN, Key.DIFFERS): OTHER_KEY,
-    (
-        Obstacle.PLAIN,
-        Key.ABSENT,
-    ): "thread {0} was written without encryption, and this serializer encrypts: "
-    "MongoSaver(allow_plaintext=True) goes on with it, for a migration",
-    (
-        Obstacle.SEALED,
-        Key.DIFFERS,
-    ): "thread {0} is encrypted: pass the EncryptedSerializer that wrote it as serde= "
-    "(its AES cipher needs pip install pycryptodome)",
-}
-"""What to do, where something can be done. All else is damage."""
+    Raises:
+        CorruptDataError: One is damaged.
+        ConfigurationError: One was written with other encryption, or none.
+    """
+    return [await _read(context, decode_checkpoint, document) for document in documents]
+
+
+async def read_writes(context: Context, documents: Sequence[Document]) -> list[StoredWrite]:
+    """Decode the documents of pending writes, as `read_checkpoints` does those of checkpoints."""
+    return [await _read(context, decode_write, document) for document in documents]
+
+
+async def read_undamaged(context: Context, documents: Sequence[Document]) -> list[StoredCheckpoint]:
+    """Decode the documents of checkpoints, and leave out those that are damaged.
+
+    Raises:
+        ConfigurationError: As `read_checkpoints` does.
+    """
+    found: list[StoredCheckpoint] = []
+    for document in documents:
+        with context.caches.damage.left_out(document["_id"]):
+            found += await read_checkpoints(context, [document])
+    return found
+
+
+async def _read(
+    context: Context, decode: Callable[[Document, ValueSerializer], T], document: Document
+) -> T:
+    try:
+        return decode(document, context.serializer)
+    except UnopenedError as error:
+        raise await diagnosis(context, document["thread_id"], error) from error
+
+
+# Values.
+
+ValueOf: TypeAlias = tuple[CheckpointRef, StoredValue]
+"""A stored value, and the checkpoint in whose thread its chunks are."""
+
+
+@dataclass(frozen=True, slots=True)
+class HashList:
+    """The chunk hashes of a stored value.
+
+    Attributes:
+        content: Those of its content, in order, joined.
+        reached: Those of all levels.
+    """
+
+    content: bytes = b""
+    reached: frozenset[bytes] = frozenset()
+
+    @classmethod
+    def of(cls, content: bytes, above: frozenset[bytes] = frozenset()) -> HashList:
+        """Return the list of joined hashes, reached by way of those above."""
+        return cls(content, above.union(split(content)))
+
+    def ids(self, thread_id: str) -> list[bytes]:
+        """Return the `_id` of each chunk of content, in order."""
+        return [chunk_doc_id(thread_id, name) for name in split(self.content)]
+
+
+INLINE = HashList()
+"""That of a value without chunks."""
+
+
+async def load_values(context: Context, values: Sequence[ValueOf]) -> list[bytes]:
+    """Load the bytes of values.
+
+    Raises:
+        MissingChunkError: A chunk is gone.
+        CorruptDataError: A chunk is not what was stored.
+    """
+    return await load_content(context, values, await resolve_hash_lists(context, values))
+
+
+async def resolve_hash_lists(context: Context, values: Sequence[ValueOf]) -> list[HashList]:
+    """Read hash lists down to the hashes of content: enough to know every chunk of the values.
+
+    Raises:
+        MissingChunkError: A chunk is gone.
+        CorruptDataError: A chunk is not what was stored.
+    """
+    lists = [HashList.of(value.names[0]) if value.names else INLINE for _, value in values]
+    depth = max((len(value.names) for _, value in values), default=0)
+    for level in range(1, depth):
+        deeper = [index for index, (_, value) in enumerate(values) if len(value.names) > level]
+        chunks = await _chunks_of(
+            context, [values[index] for index in deeper], [lists[index] for index in deeper]
+        )
+        for index, own in zip(deeper, chunks, strict=True):
+            lists[index] = _list_below(lists[index], *values[index], level, own)
+    return lists
+
+
+async def _chunks_of(
+    context: Context, values: Sequence[ValueOf], lists: Sequence[HashList]
+) -> list[list[bytes]]:
+    """Return the chunks that hash lists name, in order, of all values in one command."""
+    refs = [ref for ref, _ in values]
+    ids = [own.ids(ref.thread_id) for ref, own in zip(refs, lists, strict=True)]
+    wanted = {key: ref for ref, own in zip(refs, ids, strict=True) for key in own}
+    content = await fetch(context, wanted) if wanted else {}
+    return [[content[key] for key in own] for own in ids]
+
+
+def _list_below(
+    above: HashList, ref: CheckpointRef, value: StoredValue, level: int, chunks: Sequence[bytes]
+) -> HashList:
+    """Return the hash list of the next level: what the chunks of the one above hold, and the rest
+    that is inline.
+
+    Raises:
+        CorruptDataError: They are no hashes, or more than the value has bytes for.
+    """
+    joined = b"".join([*chunks, value.names[level]])
+    if len(joined) % NAME_BYTES or len(joined) > value.size + LONGEST_NAMES:
+        raise CorruptDataError(f"{ref}: the names of its chunks are damaged")
+    return HashList.of(joined, above.reached)
+
+
+async def load_content(
+    context: Context, values: Sequence[ValueOf], lists: Sequence[HashList]
+) -> list[bytes]:
+    """Load the bytes of values whose hash lists were resolved: one command for all of them.
+
+    Raises:
+        MissingChunkError: A chunk is gone.
+        CorruptDataError: A chunk is not what was stored.
+    """
+    chunks = await _chunks_of(context, values, lists)
+    return [
+        _joined(ref, value, own) if own else value.ends
+        for (ref, value), own in zip(values, chunks, strict=True)
+    ]
+
+
+def _joined(ref: CheckpointRef, value: StoredValue, chunks: Sequence[bytes]) -> bytes:
+    size = len(value.ends) + sum(map(len, chunks))
+    if size != value.size:  # before anything is made of them: sizes may lie
+        raise CorruptDataError(
+            f"{ref}: {value.size} bytes of a value were stored, and {size} are there"
+        )
+    return value.whole(chunks)
+
+
+async def fetch(context: Context, refs: Mapping[bytes, CheckpointRef]) -> dict[bytes, bytes]:
+    """Return chunks by `_id`, given with checkpoints that lead to them: from the cache, else in one
+    command.
+
+    Raises:
+        MissingChunkError: A chunk is gone.
+        CorruptDataError: A chunk is not what was stored.
+    """
+    content = context.caches.chunks.get_all(refs)
+    missing = {key: ref for key, ref in refs.items() if key not in content}
+    for document in await _find_chunks(context, missing) if missing else []:
+        key: bytes = document["_id"]
+        content[key] = data = await _opened(context, missing[key], key, document)
+        context.caches.chunks.put(key, data)
+    for key, ref in missing.items():
+        if key not in content:
+            raise MissingChunkError(f"{ref}: chunk {chunk_name(key).hex()} is missing")
+    return content
+
+
+async def _find_chunks(context: Context, missing: Mapping[bytes, CheckpointRef]) -> list[Document]:
+    keys, found = list(missing), list[Document]()
+    thread_ids = sorted({ref.thread_id for ref in missing.values()})
+    for start in range(0, len(keys), SLICE):
+        some = keys[start : start + SLICE]
+        query = {"_id": {"$in": some}, "thread_id": {"$in": thread_ids}}
+        found += await Find(context.checkpoints, query, dict.fromkeys(CONTENT_FIELDS, 1))
+    return found
+
+
+async def _opened(context: Context, ref: CheckpointRef, key: bytes, document: Document) -> bytes:
+    """Return the content of a chunk that a checkpoint leads to."""
+    name = chunk_name(key)
+    try:
+        return context.serializer.open_chunk(ref.thread_id, name, document)
+    except CorruptDataError as error:
+        message = f"{ref}: chunk {name.hex()}: {error}"
+        if isinstance(error, UnopenedError):
+            unopened = UnopenedError(message, error.obstacle)
+            raise await diagnosis(context, ref.thread_id, unopened) from error
+        raise CorruptDataError(message) from error
+
+
+# Objects.
+
+
+def deserialize(context: Context, ref: CheckpointRef, value: StoredValue, data: bytes) -> Any:
+    """Deserialize a value.
+
+    Raises:
+        CorruptDataError: The serializer cannot read the bytes.
+    """
+    try:
+        return context.serializer.loads(value.type, data)
+    except Exception as error:
+        raise CorruptDataError(
+            f"{ref}: the serializer cannot read a value of type {shown(value.type)}: {shown(error)}"
+        ) from error
+
+
+async def load_bodies(
+    context: Context, stored: Sequence[StoredCheckpoint]
+) -> list[tuple[Checkpoint, CheckpointMetadata]]:
+    """Load checkpoints without their values, and their metadata.
+
+    Raises:
+        MissingChunkError: A chunk is gone.
+        CorruptDataError: As `deserialize_body` says.
+    """
+    loaded = await load_values(context, [(one.address, one.body) for one in stored])
+    return [deserialize_body(context, one, data) for one, data in zip(stored, loaded, strict=True)]
+
+
+def deserialize_body(
+    context: Context, stored: StoredCheckpoint, data: bytes
+) -> tuple[Checkpoint, CheckpointMetadata]:
+    """Deserialize the body of a checkpoint: the checkpoint without its values, and its metadata.
+
+    Raises:
+        CorruptDataError: The serializer cannot read the bytes, or they are something else.
+    """
+    body = deserialize(context, stored.address, stored.body, data)
+    parts = body if isinstance(body, dict) else {}
+    checkpoint, metadata = parts.get("checkpoint"), parts.get("metadata")
+    if not isinstance(checkpoint, dict) or not isinstance(metadata, dict):
+        raise CorruptDataError(f"{stored.address}: what is stored as its body is no checkpoint")
+    if not isinstance(checkpoint.get("channel_versions"), dict):
+        raise CorruptDataError(f"{stored.address}: its channels have no versions")
+    return checkpoint, metadata  # type: ignore[return-value] # checked as far as this package reads
+
+
+# What cannot be opened.
 
 DAMAGE: Mapping[Obstacle, str] = {
     Obstacle.KEY: "it was changed, or written under another key than its thread",
@@ -322,42 +316,12 @@ DAMAGE: Mapping[Obstacle, str] = {
 }
 
 
-def name_key_of(
-    codec: ValueSerializer, thread_id: str, document: Document | None
-) -> tuple[Key, bytes | None]:
-    """Return what a thread document says of its key, and the secret that its chunks are named with,
-    if it can be had.
-
-    Where the key fits and there is no secret, it is damaged, or that of another thread.
-    """
-    sealed = (document or {}).get("name_key")
-    if sealed is None:
-        return Key.ABSENT, None
-    try:
-        opened = codec.open(sealed if isinstance(sealed, dict) else {})
-        opened.check(name_key_binding(thread_id))
-    except UnopenedError as error:
-        return (Key.FITS if error.obstacle is Obstacle.PLAIN else Key.DIFFERS), None
-    except CorruptDataError:
-        return Key.FITS, None
-    return Key.FITS, opened.content if len(opened.content) == NAME_KEY_BYTES else None
-
-
-def advised(obstacle: Obstacle, key: Key, thread_id: object) -> ConfigurationError | None:
-    """Return the error that says what to do about content that cannot be opened, or None where it
-    is damaged.
-    """
-    advice = ADVICE.get((obstacle, key))
-    return None if advice is None else ConfigurationError(advice.format(shown(thread_id)))
-
-
 async def diagnosis(context: Context, thread_id: str, error: UnopenedError) -> MongomemError:
     """Return the error to raise in the place of one that says that content cannot be opened. One
     round trip.
     """
-    query = {"_id": thread_doc_id(thread_id), "thread_id": thread_id}
-    found = await Find(context.checkpoints, query, {"name_key": 1}, limit=1)
-    key, _ = name_key_of(context.codec, thread_id, found[0] if found else None)
-    return advised(error.obstacle, key, thread_id) or CorruptDataError(
+    found = await Find(context.checkpoints, thread_query(thread_id), {"name_key": 1}, limit=1)
+    match, _ = decode_name_key(found[0] if found else None, context.serializer, thread_id)
+    return advised(error.obstacle, match, thread_id) or CorruptDataError(
         f"{error}: {DAMAGE[error.obstacle]}"
     )

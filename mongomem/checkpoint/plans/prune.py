@@ -9,21 +9,20 @@ takes the mark away, and a sweep that finds it referred to does the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from mongomem.arguments import checked_flag, checked_list, checked_number, shown
+from mongomem.arguments import checked_flag, checked_list
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents.ancestry import (
     CheckpointNode,
     RemovalPlan,
-    all_but_newest,
-    caller_of,
+    checked_rule,
     plan_removal,
 )
 from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint, StoredWrite
@@ -33,31 +32,28 @@ from mongomem.checkpoint.documents.collections import (
     all_chunks_of,
     checkpoint_doc_id,
     chunk_doc_id,
-    read_field,
-    utc,
 )
 from mongomem.checkpoint.documents.config import CheckpointRef, identifier
-from mongomem.checkpoint.plans.delete import delete_thread, time_before
+from mongomem.checkpoint.documents.fields import read_field
+from mongomem.checkpoint.documents.garbage import plan_garbage
+from mongomem.checkpoint.documents.thread import thread_query
+from mongomem.checkpoint.plans.delete import delete_thread
 from mongomem.checkpoint.plans.load import (
-    Body,
-    Placed,
-    load,
-    read_records,
+    load_bodies,
+    read_checkpoints,
     read_writes,
     resolve_hash_lists,
     retry_if_chunk_missing,
-    revive_body,
 )
 from mongomem.checkpoint.plans.thread_state import (
     MAX_ATTEMPTS,
     backoff,
     contention_error,
-    known_thread,
     new_generation,
-    thread_query,
+    read_state,
 )
 from mongomem.engine.commands import BulkWrite, DeleteMany, Document, Find, Update, UpdateMany
-from mongomem.errors import ConfigurationError, InvalidInputError
+from mongomem.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,44 +69,6 @@ class PruneReport:
     thread_id: str
     removed: list[RunnableConfig]
     hidden: list[RunnableConfig]
-
-
-@dataclass(frozen=True, slots=True)
-class PruneRule:
-    """Which checkpoints of a thread go: all, or those beyond the newest `keep_last` that were made
-    before a time.
-    """
-
-    strategy: str
-    keep_last: int
-    before: datetime | None
-
-    def to_remove(self, nodes: Sequence[CheckpointNode]) -> set[CheckpointRef]:
-        if self.strategy == "delete":
-            return {node.address for node in nodes}
-        return all_but_newest(nodes, self.keep_last, self.before)
-
-
-def checked_rule(
-    now: datetime, strategy: object, keep_last: object, older_than: object
-) -> PruneRule:
-    """Check the arguments of ``prune``.
-
-    Raises:
-        InvalidInputError: For an unknown strategy, fewer than one to keep, or no span of time.
-    """
-    if type(strategy) is not str or strategy not in ("keep_latest", "delete"):
-        raise InvalidInputError(
-            f'strategy must be "keep_latest" or "delete", not {shown(strategy)}'
-        )
-    keep = checked_number("keep_last", keep_last, least=1)
-    if older_than is None:
-        return PruneRule(strategy, keep, None)
-    if not isinstance(older_than, timedelta) or older_than < timedelta(0):
-        raise InvalidInputError(
-            f"older_than must be a timedelta that is not negative, not {shown(older_than)}"
-        )
-    return PruneRule(strategy, keep, time_before(now, older_than))
 
 
 async def prune(
@@ -188,7 +146,7 @@ async def _readable_thread(context: Context, thread_id: str) -> list[Document]:
     anything is changed.
     """
     threads = await Find(context.checkpoints, thread_query(thread_id), limit=1)
-    known_thread(context, threads[0] if threads else None)
+    read_state(context, threads[0] if threads else None)
     return threads
 
 
@@ -250,7 +208,7 @@ async def _hide_then_delete(
     family = await retry_if_chunk_missing(partial(_nodes, context, thread_id, threads))
     final = plan_removal(family, set())
     await _unlink_and_delete(context, thread_id, final)
-    context.state.invalidate_thread(thread_id)
+    context.caches.invalidate_thread(thread_id)
     return final.removed
 
 
@@ -303,33 +261,12 @@ async def _nodes(
     query: Document = {"type": CHECKPOINT, "thread_id": thread_id}
     if threads:
         query["epoch"] = threads[0].get("epoch")
-    records = await read_records(context, await Find(context.checkpoints, query))
-    bodies = await load(context, [Placed(record.address, record.body) for record in records])
+    records = await read_checkpoints(context, await Find(context.checkpoints, query))
+    bodies = await load_bodies(context, records)
     return [
-        _node(record, revive_body(context, record.address, record.body, body.data))
-        for record, body in zip(records, bodies, strict=True)
+        CheckpointNode.of(record, checkpoint["channel_versions"], metadata)
+        for record, (checkpoint, metadata) in zip(records, bodies, strict=True)
     ]
-
-
-def _node(record: StoredCheckpoint, body: Body) -> CheckpointNode:
-    counters, run_id = (
-        body.metadata.get("counters_since_delta_snapshot"),
-        body.metadata.get("run_id"),
-    )
-    return CheckpointNode(
-        record.address,
-        record.parent_id,
-        record.created_at,
-        record.hidden,
-        run_id if isinstance(run_id, str) else None,
-        caller_of(
-            record.address.thread_id, record.address.checkpoint_ns, body.metadata.get("parents")
-        ),
-        record.sends_in_parent,
-        frozenset(record.channels),
-        frozenset(body.checkpoint["channel_versions"]),
-        frozenset(counters if isinstance(counters, Mapping) else ()),
-    )
 
 
 SLICE = 50_000
@@ -360,7 +297,7 @@ async def read_roots(context: Context, thread_id: str) -> Roots:
         CorruptDataError: A document is damaged, or a chunk with names of others is gone.
     """
     documents = await Find(context.checkpoints, {"type": CHECKPOINT, "thread_id": thread_id})
-    records = await read_records(context, documents)
+    records = await read_checkpoints(context, documents)
     stored = await Find(context.writes, {"thread_id": thread_id})
     writes = await read_writes(context, stored)
     there = {record.address for record in records}
@@ -394,52 +331,16 @@ async def referenced_chunk_ids(
     Raises:
         MissingChunkError: A chunk with names of others is gone.
     """
-    placed = [
-        Placed(one.address, value)
-        for one in records
-        for value in (one.body, *one.channels.values())
+    values = [
+        (one.address, value) for one in records for value in (one.body, *one.channels.values())
     ]
-    placed += [Placed(write.address, write.value) for write in writes]
-    descents = await resolve_hash_lists(context, [one for one in placed if one.value.names])
+    values += [(write.address, write.value) for write in writes]
+    lists = await resolve_hash_lists(context, values)
     return {
-        chunk_doc_id(thread_id, name): descent.placed.address
-        for descent in descents
-        for name in descent.reached
+        chunk_doc_id(thread_id, name): ref
+        for (ref, _), own in zip(values, lists, strict=True)
+        for name in own.reached
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """What a sweep does with the chunks of a thread, by their ids.
-
-    Attributes:
-        to_unmark: Those with a mark that something refers to again.
-        to_delete: Those that nothing refers to, and whose mark is as old as the grace.
-        to_mark: Those that nothing refers to, without a mark. A mark that is no time counts as
-            none.
-    """
-
-    to_unmark: list[bytes]
-    to_delete: list[bytes]
-    to_mark: list[bytes]
-
-
-def _plan_sweep(chunks: Sequence[Document], living: Collection[bytes], cutoff: datetime) -> Sweep:
-    """Decide what becomes of chunks; one whose mark is younger than `cutoff` is left as it is."""
-    marked = {
-        chunk["_id"]: utc(since)
-        for chunk in chunks
-        if isinstance(since := chunk.get("idle_since"), datetime)
-    }
-    return Sweep(
-        to_unmark=[key for key in marked if key in living],
-        to_delete=[key for key, since in marked.items() if key not in living and since <= cutoff],
-        to_mark=[
-            chunk["_id"]
-            for chunk in chunks
-            if chunk["_id"] not in marked and chunk["_id"] not in living
-        ],
-    )
 
 
 async def _mark_and_delete_chunks(
@@ -448,7 +349,7 @@ async def _mark_and_delete_chunks(
     """Take marks from chunks that live, delete those that were idle for the grace, and mark those
     that are idle now.
 
-    Two sweeps, a grace apart, delete a chunk. One sweep does not suffice: a put may rely on a chunk
+    Two collections, a grace apart, delete a chunk. One does not suffice: a put may rely on a chunk
     that no stored checkpoint leads to yet, for as long as one command takes. The filter of the
     deletion tests the mark once more, because a put takes it from a chunk that it writes. The new
     generation in front of the deletion is for a put that looked at the thread before and takes
@@ -456,23 +357,22 @@ async def _mark_and_delete_chunks(
     """
     now = context.now()
     cutoff = now - context.options.grace
-    sweep = _plan_sweep(chunks, living, cutoff)
+    garbage = plan_garbage(chunks, living, cutoff)
     own: Document = {"thread_id": thread_id, "type": CHUNK}
-    for ids in _slices(sweep.to_unmark):
-        await UpdateMany(
-            context.checkpoints, {"_id": {"$in": ids}, **own}, {"$unset": {"idle_since": ""}}
-        )
-    if sweep.to_delete:
+    await _update_chunks(context, own, garbage.to_unmark, {"$unset": {"idle_since": ""}})
+    if garbage.to_delete:
         await new_generation(context, thread_id)
-        await _delete_idle(context, own | {"idle_since": {"$lte": cutoff}}, sweep.to_delete)
-    for ids in _slices(sweep.to_mark):
-        # What another process has just marked keeps that.
-        fresh: dict[str, Any] = {
-            "_id": {"$in": ids},
-            **own,
-            "idle_since": {"$not": {"$lte": LATEST}},
-        }
-        await UpdateMany(context.checkpoints, fresh, {"$set": {"idle_since": now}})
+        await _delete_idle(context, own | {"idle_since": {"$lte": cutoff}}, garbage.to_delete)
+    # What another process has just marked keeps that.
+    unmarked = own | {"idle_since": {"$not": {"$lte": LATEST}}}
+    await _update_chunks(context, unmarked, garbage.to_mark, {"$set": {"idle_since": now}})
+
+
+async def _update_chunks(
+    context: Context, condition: Document, keys: list[bytes], change: Document
+) -> None:
+    for ids in _slices(keys):
+        await UpdateMany(context.checkpoints, {"_id": {"$in": ids}, **condition}, change)
 
 
 async def _delete_idle(context: Context, idle: Document, keys: list[bytes]) -> None:

@@ -15,29 +15,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from pymongo.errors import BulkWriteError
 
-from mongomem.arguments import checked_mapping, shown
-from mongomem.checkpoint.caches import ThreadState
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint
+from mongomem.checkpoint.documents.checkpoint import (
+    StoredCheckpoint,
+    checked_checkpoint,
+    encode_checkpoint,
+)
 from mongomem.checkpoint.documents.collections import (
-    CHECKPOINT,
-    SCHEMA_VERSION,
     checkpoint_doc_id,
     chunk_doc_id,
     thread_doc_id,
-    value_fields,
 )
 from mongomem.checkpoint.documents.config import (
     CheckpointRef,
-    channel_name,
     identifier,
     ref_of_config,
 )
@@ -52,27 +49,29 @@ from mongomem.checkpoint.documents.identity import (
 )
 from mongomem.checkpoint.documents.metadata import STEP_METADATA, queryable_copy
 from mongomem.checkpoint.documents.preview import preview_of
+from mongomem.checkpoint.documents.thread import (
+    ThreadState,
+    ThreadUse,
+    encode_thread,
+    members_after,
+)
 from mongomem.checkpoint.plans.delete import clean_now_and_then
 from mongomem.checkpoint.plans.load import (
     MissingChunkError,
-    Placed,
-    load,
-    read_records,
+    load_bodies,
+    read_checkpoints,
     resolve_hash_lists,
-    revive_body,
 )
+from mongomem.checkpoint.plans.restore import chunks_by_channel
 from mongomem.checkpoint.plans.setup import ensure_setup
 from mongomem.checkpoint.plans.thread_state import (
     MAX_ATTEMPTS,
-    ThreadUse,
     backoff,
     chunk_writes,
     contention_error,
-    known_thread,
-    members_after,
+    is_usable,
     new_thread,
-    suffices,
-    thread_write,
+    read_state,
     touch,
 )
 from mongomem.checkpoint.serde.channels import (
@@ -85,32 +84,34 @@ from mongomem.checkpoint.serde.channels import (
     serialize_body,
     serialize_values,
 )
-from mongomem.checkpoint.serde.chunks import LONGEST_SMALL, ParentChunks, StoredValue
 from mongomem.checkpoint.serde.copies import detached, detached_values, own_copy
-from mongomem.checkpoint.serde.place_digest import checkpoint_binding
-from mongomem.checkpoint.serde.serializer import LONGEST_PACKED
 from mongomem.checkpoint.serde.size_estimate import size_to_serialize
-from mongomem.engine.commands import BulkWrite, Document, Find, Replace
+from mongomem.engine.commands import BulkWrite, Document, Find, Replace, Write
 from mongomem.engine.effects import Compute
 from mongomem.engine.upserts import is_duplicate_key_only
-from mongomem.errors import InvalidInputError
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
-    """What is to be stored: a checkpoint, where, on which parent, its metadata in full, and what
-    lists show of it.
+class NewCheckpoint:
+    """A checkpoint that is to be stored.
+
+    Attributes:
+        ref: Where.
+        parent_id: On which parent.
+        checkpoint: It, checked and in containers of its own.
+        named: Its metadata in full, and whom that names.
+        preview: What lists of threads show of it.
     """
 
-    child: CheckpointRef
+    ref: CheckpointRef
     parent_id: str | None
     checkpoint: Checkpoint
     named: Named
     preview: Mapping[str, str | None]
 
     @property
-    def truth(self) -> CheckpointMetadata:
-        return self.named.truth
+    def metadata(self) -> CheckpointMetadata:
+        return self.named.metadata
 
 
 async def put(
@@ -131,49 +132,51 @@ async def put(
     Raises:
         ContentionError: Others changed the thread at the same time, again and again.
     """
-    address = ref_of_config(config)
-    checkpoint = _checked(checkpoint)
-    task = _task(context, config, address, checkpoint, metadata)
-    ground = base_from_cache(context, address)
-    values = await _serialized(
-        context, checkpoint, task.truth, ground.parent if ground else NO_PARENT
-    )
+    ref = ref_of_config(config)
+    checkpoint = checked_checkpoint(checkpoint)
+    new = _new_checkpoint(context, config, ref, checkpoint, metadata)
+    base = base_from_cache(context, ref)
+    values = await _serialized(context, checkpoint, new.metadata, base)
     await ensure_setup(context)
     for attempt in range(MAX_ATTEMPTS):
-        if ground is None:
-            ground = await read_base(context, address)
-            values |= serialize_values(task.checkpoint, ground.parent, context.codec, done=values)
-        if await _put_on(context, task, values, ground):
-            context.state.parents.pop(address)
+        if base is None:
+            base = await read_base(context, ref)
+            values |= serialize_values(new.checkpoint, base.parent, context.serializer, done=values)
+        if await _attempt(context, new, values, base):
+            context.caches.parents.pop(ref)
             await clean_now_and_then(context)
-            return task.child.config()
-        context.state.invalidate_thread(address.thread_id)
-        ground = None
+            return new.ref.config()
+        context.caches.invalidate_thread(ref.thread_id)
+        base = None
         await backoff(attempt)
-    raise await contention_error(context, address.thread_id)
+    raise await contention_error(context, ref.thread_id)
 
 
-def _task(
+def _new_checkpoint(
     context: Context,
     config: RunnableConfig,
     address: CheckpointRef,
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
-) -> Put:
+) -> NewCheckpoint:
     """Return what is to be stored, in copies of its own, of a checkpoint that was checked."""
     child = address.at(identifier("checkpoint id", checkpoint["id"]))
     whole = named(config, metadata, context.options.metadata_keys)
-    whole = replace(whole, truth=detached(whole.truth))
+    whole = replace(whole, metadata=detached(whole.metadata))
     preview = preview_of(checkpoint, address.checkpoint_ns, context.clear_metadata)
-    return Put(child, address.checkpoint_id, own_copy(checkpoint), whole, preview)
+    return NewCheckpoint(child, address.checkpoint_id, own_copy(checkpoint), whole, preview)
 
 
 async def _serialized(
-    context: Context, checkpoint: Checkpoint, truth: CheckpointMetadata, parent: ParentState
+    context: Context,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    base: PutBase | None,
 ) -> dict[str, Serialized]:
     """Serialize the body of a checkpoint, and the channels that its parent does not hold."""
-    body = serialize_body(checkpoint, truth, context.codec)
-    work = partial(serialize_values, parent=parent, codec=context.codec)
+    parent = base.parent if base else NO_PARENT
+    body = serialize_body(checkpoint, metadata, context.serializer)
+    work = partial(serialize_values, parent=parent, serializer=context.serializer)
     return {BODY: body} | await Compute(
         partial(work, checkpoint),
         partial(size_to_serialize, checkpoint, parent),
@@ -181,81 +184,26 @@ async def _serialized(
     )
 
 
-FIELDS = {"id": str, "v": int, "channel_values": Mapping, "channel_versions": Mapping}
-
-
-def _checked(checkpoint: object) -> Checkpoint:
-    """Return a checkpoint with dicts of its own for its fields, values and versions.
-
-    Raises:
-        InvalidInputError: A field is missing or of another type, or a channel has no name.
-    """
-    fields = checked_mapping("checkpoint", checkpoint)
-    for field, kind in FIELDS.items():
-        if not isinstance(fields.get(field), kind) or isinstance(fields.get(field), bool):
-            raise InvalidInputError(f"a checkpoint has a field {field!r} of type {kind.__name__}")
-    values, versions = (
-        _by_channel(field, fields[field]) for field in ("channel_values", "channel_versions")
-    )
-    versions = {name: _checked_version(one) for name, one in versions.items()}
-    if not (text := str.__str__(fields["id"])):
-        raise InvalidInputError("the id of a checkpoint is not empty")
-    own = {
-        "id": text,
-        "v": int.__int__(fields["v"]),
-        "channel_values": values,
-        "channel_versions": versions,
-    }
-    return cast("Checkpoint", fields | own)
-
-
-def _by_channel(field: str, values: object) -> dict[str, Any]:
-    """Return values by channel in a dict of its own, its keys checked."""
-    return {
-        channel_name(name): one
-        for name, one in checked_mapping(f"checkpoint {field}", values).items()
-    }
-
-
-def _checked_version(version: object) -> str | int | float:
-    """Return a version in its built-in type, whatever a subclass of it does."""
-    if isinstance(version, str):
-        return str.__str__(version)
-    if isinstance(version, float):
-        return float.__float__(version)
-    if isinstance(version, bool) or not isinstance(version, int):
-        raise InvalidInputError(
-            f"the version of a channel is a string or a number, not {shown(version)}"
-        )
-    return int.__int__(version)
-
-
-async def _put_on(
-    context: Context, task: Put, values: Mapping[str, Serialized], ground: PutBase
+async def _attempt(
+    context: Context, new: NewCheckpoint, values: Mapping[str, Serialized], base: PutBase
 ) -> bool:
-    """Encode and store a put; say whether its ground held."""
-    thread = await touch(context, task.child.thread_id, ground.thread)
-    ground = replace(ground, thread=thread)
-    work = partial(encode, values, task.checkpoint, ground.parent, thread.name_key)
+    """Encode and store a put; say whether its base still holds."""
+    thread = await touch(context, new.ref.thread_id, base.thread)
+    base = replace(base, thread=thread)
+    work = partial(encode, values, new.checkpoint, base.parent, thread.name_key)
     encoded: EncodedCheckpoint = await Compute(work, sum(len(data) for _, data in values.values()))
-    use = _thread_use(context, task, thread)
-    if not await _store(context, task, encoded, ground, use):
+    use = _thread_use(context, new, thread)
+    if not await _store(context, new, encoded, base, use):
         return False
-    _remember(context, task, encoded, replace(thread, members=members_after(thread, use)))
+    _cache(context, new, encoded, replace(thread, members=members_after(thread, use)))
     return True
 
 
 async def _store(
-    context: Context, task: Put, encoded: EncodedCheckpoint, ground: PutBase, use: ThreadUse
+    context: Context, new: NewCheckpoint, encoded: EncodedCheckpoint, base: PutBase, use: ThreadUse
 ) -> bool:
-    """Write a put in one ordered command; say whether its ground held."""
-    now, thread_id = context.now(), task.child.thread_id
-    longest_packed = 0 if encoded.is_short else LONGEST_SMALL
-    writes = chunk_writes(
-        context, thread_id, encoded.chunks, ground.thread.epoch, now, longest_packed=longest_packed
-    )
-    writes.append(thread_write(context, thread_id, ground.thread, use))
-    writes.append(_checkpoint_write(context, task, encoded, ground, now))
+    """Write a put in one ordered command; say whether its base still holds."""
+    writes = _writes(context, new, encoded, base, use)
     try:
         reply = await BulkWrite(context.checkpoints, writes)
     except BulkWriteError as error:
@@ -264,10 +212,44 @@ async def _store(
         raise
     # Where a thread that was there has been made anew, somebody dropped it whole, and its chunks
     # with it.
-    return not (ground.exists and len(writes) - 2 in (reply.upserted_ids or {}))
+    return not (base.exists and len(writes) - 2 in (reply.upserted_ids or {}))
 
 
-def _thread_use(context: Context, task: Put, thread: ThreadState) -> ThreadUse:
+def _writes(
+    context: Context, new: NewCheckpoint, encoded: EncodedCheckpoint, base: PutBase, use: ThreadUse
+) -> list[Write]:
+    """Return the writes of a put in their order: chunks, the thread, the checkpoint."""
+    now, thread_id, serializer = context.now(), new.ref.thread_id, context.serializer
+    stored = StoredCheckpoint(
+        new.ref,
+        new.parent_id,
+        base.thread.epoch,
+        encoded.body,
+        encoded.channels,
+        touched_at=now,
+        created_at=now,
+        sends_in_parent=encoded.sends_in_parent,
+        parent_is_hidden=base.parent_is_hidden,
+        hidden=False,
+    )
+    readable = _readable_metadata(context, new.metadata)
+    document = encode_checkpoint(stored, readable, serializer, compress=encoded.compress)
+    place = {"_id": document["_id"], "thread_id": thread_id}
+    return [
+        *chunk_writes(context, thread_id, encoded.chunks, stored.epoch, compress=encoded.compress),
+        encode_thread(thread_id, base.thread, use, serializer, now),
+        Replace(place, document),
+    ]
+
+
+def _readable_metadata(context: Context, metadata: CheckpointMetadata) -> Document:
+    """Return the fields of a checkpoint document that hold the readable copy of its metadata."""
+    keys = context.options.metadata_keys
+    clear, omitted = queryable_copy(identified(metadata, keys), context.clear_metadata, keys)
+    return {"metadata": clear, "metadata_omitted": omitted} if omitted else {"metadata": clear}
+
+
+def _thread_use(context: Context, new: NewCheckpoint, thread: ThreadState) -> ThreadUse:
     """Return what a put says of its thread: that it was used, for whom, and the metadata that is
     not of a step.
 
@@ -277,18 +259,18 @@ def _thread_use(context: Context, task: Put, thread: ThreadState) -> ThreadUse:
     keys = tuple(dict.fromkeys((*context.options.metadata_keys, *thread.members)))
     own = {
         key: value
-        for key, value in identified(task.truth, keys).items()
+        for key, value in identified(new.metadata, keys).items()
         if key not in STEP_METADATA
     }
     shown, _ = queryable_copy(own, context.clear_metadata, keys)
     given = {key: shown.pop(key) for key in keys if key in shown}
     lasting = {key: value for key, value in given.items() if value is not None}
-    last = {"updated_at": context.now(), "last_metadata": shown, **task.preview}
-    return ThreadUse(last, lasting, _members(context, task, thread, own))
+    last = {"updated_at": context.now(), "last_metadata": shown, **new.preview}
+    return ThreadUse(last, lasting, _members(context, new, thread, own))
 
 
 def _members(
-    context: Context, task: Put, thread: ThreadState, metadata: Mapping[str, Any]
+    context: Context, new: NewCheckpoint, thread: ThreadState, metadata: Mapping[str, Any]
 ) -> dict[str, list[Member]]:
     """Return whom a put names, by identity key: those of the saver and, in a thread that lives,
     those of the thread.
@@ -296,7 +278,7 @@ def _members(
     own_keys, clear = context.options.metadata_keys, context.clear_metadata
     keys = own_keys if thread.begins else dict.fromkeys((*own_keys, *thread.members))
     ids = {
-        key: task.named.by_key[key] if key in own_keys else _named_by(metadata, key) for key in keys
+        key: new.named.by_key[key] if key in own_keys else _named_by(metadata, key) for key in keys
     }
     return {
         key: [
@@ -312,75 +294,23 @@ def _named_by(metadata: Mapping[str, Any], key: str) -> list[str]:
     return [] if text is None or len(text) > LONGEST_IDENTITY else [text]
 
 
-def _checkpoint_write(
-    context: Context, task: Put, encoded: EncodedCheckpoint, ground: PutBase, now: datetime
-) -> Replace:
-    """Return the write of a checkpoint document; its fields are in the order in which they are
-    stored.
-    """
-    child, body, channels = task.child, encoded.body, encoded.channels
-    key = {"_id": checkpoint_doc_id(child), "thread_id": child.thread_id}
-    document: Document = {
-        "_id": key["_id"],
-        "type": CHECKPOINT,
-        "thread_id": child.thread_id,
-        "checkpoint_ns": child.checkpoint_ns,
-        "checkpoint_id": child.checkpoint_id,
-        "parent_checkpoint_id": task.parent_id,
-        "created_at": now,
-        "touched_at": now,
-        "schema_version": SCHEMA_VERSION,
-        "epoch": ground.thread.epoch,
-        **_readable_metadata(context, task.truth),
-        **({"sends_in_parent": True} if encoded.is_old else {}),
-        **({"parent_is_hidden": True} if ground.parent_is_hidden else {}),
-        "body": _described(body),
-        "channels": [
-            {"channel": channel, **_described(value)} for channel, value in channels.items()
-        ],
-        "content": _sealed_content(context, task, encoded, ground.thread.epoch, now),
-    }
-    return Replace(key, document)
-
-
-def _readable_metadata(context: Context, truth: CheckpointMetadata) -> Document:
-    """Return the fields of a checkpoint document that hold the readable copy of its metadata."""
-    keys = context.options.metadata_keys
-    clear, omitted = queryable_copy(identified(truth, keys), context.clear_metadata, keys)
-    return {"metadata": clear, "metadata_omitted": omitted} if omitted else {"metadata": clear}
-
-
-def _sealed_content(
-    context: Context, task: Put, encoded: EncodedCheckpoint, epoch: int, now: datetime
-) -> Document:
-    """Return the inline bytes of all values of a checkpoint, sealed for its place."""
-    body, channels = encoded.body, encoded.channels
-    content = b"".join([body.ends, *(value.ends for value in channels.values())])
-    binding = checkpoint_binding(
-        task.child.place, task.parent_id, epoch, now, encoded.is_old, body, channels
-    )
-    return context.codec.seal(content, binding, 0 if encoded.is_short else LONGEST_PACKED)
-
-
-def _described(value: StoredValue) -> Document:
-    return {**value_fields(value), "length": len(value.ends)}
-
-
-def _remember(context: Context, task: Put, encoded: EncodedCheckpoint, thread: ThreadState) -> None:
+def _cache(
+    context: Context, new: NewCheckpoint, encoded: EncodedCheckpoint, thread: ThreadState
+) -> None:
     """Keep what the next put and the next read will need."""
-    thread_id = task.child.thread_id
+    thread_id = new.ref.thread_id
     for name, piece in encoded.chunks.items():
-        context.state.chunks.put(chunk_doc_id(thread_id, name), piece)
-    versions = dict(task.checkpoint["channel_versions"])
+        context.caches.chunks.put(chunk_doc_id(thread_id, name), piece)
+    versions = dict(new.checkpoint["channel_versions"])
     parent = ParentState(versions, encoded.channels, encoded.known, thread.generation)
     begun = replace(
         thread,
         begins=False,
         stamped_at=context.now() if thread.begins else thread.stamped_at,
-        is_short=encoded.is_short,
+        compress=encoded.compress,
     )
-    context.state.parents.put(task.child, parent)
-    context.state.threads.put(thread_id, begun)
+    context.caches.parents.put(new.ref, parent)
+    context.caches.threads.put(thread_id, begun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,27 +331,27 @@ class PutBase:
 
 
 def base_from_cache(context: Context, address: CheckpointRef) -> PutBase | None:
-    """Return the ground of a put on `address` from the caches alone, or None where they do not
-    suffice.
+    """Return what a put on `address` stands on from the caches alone, or None where they do
+    not suffice.
     """
-    thread = context.state.threads.get(address.thread_id)
-    if thread is None or not suffices(context, thread):
+    thread = context.caches.threads.get(address.thread_id)
+    if thread is None or not is_usable(context, thread):
         return None
     if address.checkpoint_id is None:
         return PutBase(thread, True, NO_PARENT)
-    parent = context.state.parents.get(address)
+    parent = context.caches.parents.get(address)
     if parent is None or parent.generation != thread.generation:
         return None
     return PutBase(thread, True, parent)
 
 
 async def read_base(context: Context, address: CheckpointRef) -> PutBase:
-    """Read the ground of a put on `address`, in one round trip and one for each level of names
+    """Read what a put on `address` stands on, in one round trip and one for each level of names
     above the first.
     """
     thread_document, parent_document = await _thread_and_parent(context, address)
-    thread = known_thread(context, thread_document) or new_thread(context)
-    records = await read_records(context, [parent_document] if parent_document else [])
+    thread = read_state(context, thread_document) or new_thread(context)
+    records = await read_checkpoints(context, [parent_document] if parent_document else [])
     if not records or records[0].epoch != thread.epoch:
         return PutBase(thread, thread_document is not None, NO_PARENT)
     parent = await _usable_parent(context, records[0], thread)
@@ -455,16 +385,8 @@ async def read_parent(context: Context, record: StoredCheckpoint, generation: in
     """Read what a put must know of its parent: its versions, and the names of all its chunks but
     not their content.
     """
-    values = {BODY: record.body, **record.channels}
-    placed = [Placed(record.address, value) for value in values.values()]
-    descents = await resolve_hash_lists(context, placed)
-    reached = {
-        channel: ParentChunks(frozenset(descent.reached))
-        for channel, descent in zip(values, descents, strict=True)
-        if descent.reached
-    }
-    (body,) = await load(context, placed[:1])
-    versions = revive_body(context, record.address, record.body, body.data).checkpoint[
-        "channel_versions"
-    ]
-    return ParentState(versions, record.channels, reached, generation)
+    values = [(record.address, value) for value in (record.body, *record.channels.values())]
+    lists = await resolve_hash_lists(context, values)
+    ((checkpoint, _),) = await load_bodies(context, [record])
+    reached = chunks_by_channel(record, lists)
+    return ParentState(checkpoint["channel_versions"], record.channels, reached, generation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -13,12 +14,8 @@ from pymongo.errors import BulkWriteError
 
 from mongomem.arguments import checked_list, shown
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents.collections import (
-    SCHEMA_VERSION,
-    chunk_doc_id,
-    value_fields,
-    write_doc_id,
-)
+from mongomem.checkpoint.documents.checkpoint import StoredWrite, encode_write
+from mongomem.checkpoint.documents.collections import chunk_doc_id
 from mongomem.checkpoint.documents.config import (
     CheckpointRef,
     channel_name,
@@ -34,9 +31,7 @@ from mongomem.checkpoint.plans.thread_state import (
     touch,
 )
 from mongomem.checkpoint.serde.channels import Serialized, serialized
-from mongomem.checkpoint.serde.chunks import ChunkedValue, chunk_value, inline_value
-from mongomem.checkpoint.serde.place_digest import write_binding
-from mongomem.checkpoint.serde.serializer import LONGEST_PACKED
+from mongomem.checkpoint.serde.chunks import ChunkedValue, StoredValue, chunk_value, inline_value
 from mongomem.engine.commands import Document, Replace, Update, Write
 from mongomem.engine.effects import Compute
 from mongomem.engine.upserts import bulk_upsert, is_duplicate_key_only
@@ -47,7 +42,16 @@ INLINE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class PendingWrite:
+class Task:
+    """A task of a super-step, and the checkpoint that it began from."""
+
+    ref: CheckpointRef
+    task_id: str
+    task_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SerializedWrite:
     """One write of a task, serialized."""
 
     idx: int
@@ -67,28 +71,51 @@ async def put_writes(
     The first regular write of (task, index) wins; a write to a special channel (``WRITES_IDX_MAP``)
     replaces the one before it. One round trip, and one or two more where a write is longer than
     64 KB. Repeating it changes nothing.
+
+    The values are serialized before the first command, so what is stored is what was passed. Chunks
+    are stored before the writes that refer to them. The checkpoint is not read: LangGraph may store
+    it later, and a write without one is removed with the garbage of its thread.
     """
-    address = ref_of_config(config)
-    if address.checkpoint_id is None:
+    ref = ref_of_config(config)
+    if ref.checkpoint_id is None:
         raise InvalidInputError("config has no checkpoint_id: writes belong to one checkpoint")
-    task, path = identifier("task_id", task_id), identifier("task_path", task_path)
-    pending = _serialized(context, writes)
-    if not pending:
+    task = Task(ref, identifier("task_id", task_id), identifier("task_path", task_path))
+    serialized = _serialized(context, writes)
+    if not serialized:
         return
     await ensure_setup(context)
-    await _stamp(context, address.thread_id)
-    cuts, epoch = await _cut(context, address.thread_id, pending)
-    place = Place(address, task, path, epoch, _longest_packed(context, address.thread_id))
-    documents = [_write(context, place, one, made) for one, made in zip(pending, cuts, strict=True)]
-    await _store(context, context.writes, address.thread_id, documents)
+    await _touch(context, ref.thread_id)
+    values, epoch = await _chunked(context, ref.thread_id, serialized)
+    now = context.now()
+    stored = [
+        _stored_write(task, one, value, epoch, now)
+        for one, value in zip(serialized, values, strict=True)
+    ]
+    await _store(context, context.writes, ref.thread_id, _writes(context, ref.thread_id, stored))
 
 
-def _longest_packed(context: Context, thread_id: str) -> int:
-    """Return up to which length a write is packed: not at all in a thread whose state is known to
-    be short.
-    """
-    thread = context.state.threads.get(thread_id)
-    return 0 if thread is not None and thread.is_short else LONGEST_PACKED
+def _stored_write(
+    task: Task, write: SerializedWrite, value: StoredValue, epoch: int | None, now: datetime
+) -> StoredWrite:
+    own_epoch = epoch if value.names else None
+    return StoredWrite(
+        task.ref, task.task_id, task.task_path, write.idx, write.channel, value, own_epoch, now
+    )
+
+
+def _writes(context: Context, thread_id: str, stored: Sequence[StoredWrite]) -> list[Write]:
+    """Return the writes of pending writes, compressed where the newest put of their thread was."""
+    thread = context.caches.threads.get(thread_id)
+    compress = thread is None or thread.compress
+    return [_write(encode_write(one, context.serializer, compress=compress)) for one in stored]
+
+
+def _write(document: Document) -> Write:
+    """Return the write of a pending write: a regular one stays where it is there already."""
+    place = {field: document.pop(field) for field in ("_id", "thread_id")}
+    if document["idx"] < 0:
+        return Replace(place, place | document)
+    return Update(place, {"$setOnInsert": document}, upsert=True)
 
 
 async def _store(
@@ -107,96 +134,59 @@ async def _store(
         raise
 
 
-def _serialized(context: Context, writes: Sequence[tuple[str, Any]]) -> list[PendingWrite]:
+def _serialized(context: Context, writes: Sequence[tuple[str, Any]]) -> list[SerializedWrite]:
     """Serialize writes; of several to one special channel the last counts."""
-    found: dict[int, PendingWrite] = {}
+    found: dict[int, SerializedWrite] = {}
     for position, write in enumerate(checked_list("writes", writes)):
-        pair = write if type(write) is tuple else tuple(checked_list("a write", write))
-        if len(pair) != 2:
-            raise InvalidInputError(f"a write is a channel and a value, not {shown(write)}")
-        channel = channel_name(pair[0])
+        name, value = _checked_pair(write)
+        channel = channel_name(name)
         idx = WRITES_IDX_MAP.get(channel, position)
-        found[idx] = PendingWrite(
-            idx, channel, serialized(context.codec, "a write to channel %s", channel, pair[1])
-        )
+        data = serialized(context.serializer, "a write to channel %s", channel, value)
+        found[idx] = SerializedWrite(idx, channel, data)
     return list(found.values())
 
 
-async def _stamp(context: Context, thread_id: str) -> None:
+def _checked_pair(write: object) -> tuple[Any, Any]:
+    pair = write if type(write) is tuple else tuple(checked_list("a write", write))
+    if len(pair) != 2:
+        raise InvalidInputError(f"a write is a channel and a value, not {shown(write)}")
+    return pair[0], pair[1]
+
+
+async def _touch(context: Context, thread_id: str) -> None:
     if context.ttl is not None and (thread := await read_thread(context, thread_id)) is not None:
         await touch(context, thread_id, thread)
 
 
-async def _cut(
-    context: Context, thread_id: str, pending: Sequence[PendingWrite]
-) -> tuple[list[ChunkedValue], int | None]:
+async def _chunked(
+    context: Context, thread_id: str, writes: Sequence[SerializedWrite]
+) -> tuple[list[StoredValue], int | None]:
     """Cut what is long, and store its chunks under an epoch of the thread, which is returned; the
     rest stays inline.
     """
-    if all(len(one.value[1]) <= INLINE_BYTES for one in pending):
-        return [inline_value(*one.value) for one in pending], None
+    sizes = [len(one.value[1]) for one in writes]
+    if max(sizes) <= INLINE_BYTES:
+        return [inline_value(*one.value).stored for one in writes], None
     thread = await ensure_thread(context, thread_id)
-    work = partial(_cut_long, pending, thread.name_key)
-    cuts = await Compute(work, sum(len(one.value[1]) for one in pending))
-    await _store_chunks(context, thread_id, thread.epoch, cuts)
-    return cuts, thread.epoch
+    values = await Compute(partial(_cut_long, writes, thread.name_key), sum(sizes))
+    await _store_chunks(context, thread_id, thread.epoch, values)
+    return [value.stored for value in values], thread.epoch
 
 
 async def _store_chunks(
     context: Context, thread_id: str, epoch: int, cuts: Sequence[ChunkedValue]
 ) -> None:
     chunks = {name: piece for made in cuts for name, piece in made.chunks.items()}
-    writes = chunk_writes(context, thread_id, chunks, epoch, context.now())
+    writes = chunk_writes(context, thread_id, chunks, epoch)
     await _store(context, context.checkpoints, thread_id, writes)
     for name, piece in chunks.items():
-        context.state.chunks.put(chunk_doc_id(thread_id, name), piece)
+        context.caches.chunks.put(chunk_doc_id(thread_id, name), piece)
 
 
-def _cut_long(pending: Sequence[PendingWrite], key: bytes) -> list[ChunkedValue]:
+def _cut_long(writes: Sequence[SerializedWrite], key: bytes) -> list[ChunkedValue]:
     return [
         chunk_value(*one.value, key)
         if len(one.value[1]) > INLINE_BYTES
         else inline_value(*one.value)
-        for one in pending
+        for one in writes
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Whose writes they are, the epoch of the thread that their chunks belong to, and how long
-    packed ones may be.
-    """
-
-    address: CheckpointRef
-    task_id: str
-    task_path: str
-    epoch: int | None
-    longest_packed: int
-
-
-def _write(context: Context, place: Place, one: PendingWrite, made: ChunkedValue) -> Write:
-    address = place.address
-    condition: Document = {
-        "_id": write_doc_id(address, place.task_id, one.idx),
-        "thread_id": address.thread_id,
-    }
-    epoch = place.epoch if made.stored.names else None
-    binding = write_binding(
-        address.place, place.task_id, place.task_path, one.idx, one.channel, epoch, made.stored
-    )
-    fields: Document = {
-        "checkpoint_ns": address.checkpoint_ns,
-        "checkpoint_id": address.checkpoint_id,
-        "task_id": place.task_id,
-        "task_path": place.task_path,
-        "idx": one.idx,
-        "channel": one.channel,
-        "touched_at": context.now(),
-        "schema_version": SCHEMA_VERSION,
-        **({} if epoch is None else {"epoch": epoch}),
-        **value_fields(made.stored),
-        **context.codec.seal(made.stored.ends, binding, place.longest_packed),
-    }
-    if one.idx < 0:
-        return Replace(condition, condition | fields)
-    return Update(condition, {"$setOnInsert": fields}, upsert=True)

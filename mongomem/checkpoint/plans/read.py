@@ -11,33 +11,28 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from pymongo.errors import OperationFailure
 
-from mongomem.arguments import checked_number
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.damage import UNREADABLE
-from mongomem.checkpoint.documents import config as configs
 from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint
 from mongomem.checkpoint.documents.collections import (
-    CHECKPOINT,
     VISIBLE,
     checkpoint_doc_id,
-    living_epoch,
     newest_stages,
     place_of,
     thread_doc_id,
     thread_stage,
 )
 from mongomem.checkpoint.documents.config import CheckpointRef, ref_of_config
-from mongomem.checkpoint.documents.identity import matches, narrowed
-from mongomem.checkpoint.documents.metadata import checked_filter
-from mongomem.checkpoint.documents.position import Position
+from mongomem.checkpoint.documents.fields import living_epoch
+from mongomem.checkpoint.documents.identity import matches
+from mongomem.checkpoint.documents.list_query import ListQuery, Position
+from mongomem.checkpoint.documents.thread import thread_query
 from mongomem.checkpoint.plans.load import (
     MissingChunkError,
-    Placed,
-    load,
-    read_records,
+    load_bodies,
+    read_checkpoints,
+    read_undamaged,
     read_writes,
-    revive_body,
-    sound_records,
 )
 from mongomem.checkpoint.plans.restore import (
     RestoredCheckpoint,
@@ -47,9 +42,8 @@ from mongomem.checkpoint.plans.restore import (
     restore,
 )
 from mongomem.checkpoint.plans.setup import ensure_ours
-from mongomem.checkpoint.plans.thread_state import thread_query
 from mongomem.engine.commands import Aggregate, Document, Find, Plan
-from mongomem.errors import CorruptDataError, InvalidInputError
+from mongomem.errors import CorruptDataError
 
 T = TypeVar("T")
 
@@ -69,23 +63,6 @@ TOO_LARGE = 10334
 
 
 @dataclass(frozen=True, slots=True)
-class ListQuery:
-    """Which checkpoints a listing is about, checked.
-
-    Attributes:
-        place: Equalities on thread, namespace and checkpoint, as far as they are given.
-        before: Only checkpoints with an id below this one.
-        filter: What the metadata must contain.
-        limit: How many to give, None for all.
-    """
-
-    place: Document
-    before: str | None = None
-    filter: Mapping[str, Any] | None = None
-    limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Page:
     """Some checkpoints of a listing, and how to get the next ones: a plan not yet begun, or None at
     the end.
@@ -102,16 +79,16 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
     further level of names. One more also for many pending writes.
     """
     address = ref_of_config(config)
-    thread = context.state.threads.get(
-        address.thread_id
-    )  # before the read: what it vouches for comes after it
+    # Before the read: a removal in between changes the generation, and the parent that is cached
+    # below under this one is then not relied on.
+    thread = context.caches.threads.get(address.thread_id)
     records, writes = await _find_with_writes(context, address)
     if not records and address.checkpoint_id is not None:
         await _check_absent(context, address)
     restored = await _restore(context, records, writes)
     for one in restored:
-        context.state.cache_parent(
-            one.record.address, one.as_parent(thread.generation if thread else None)
+        context.caches.cache_parent(
+            one.stored.address, one.as_parent(thread.generation if thread else None)
         )
     if not restored:
         await ensure_ours(context)
@@ -126,13 +103,13 @@ async def _check_absent(context: Context, address: CheckpointRef) -> None:
     Raises:
         CorruptDataError: Its document is there, and says to be another one.
     """
-    await read_records(
+    await read_checkpoints(
         context, await Find(context.checkpoints, {"_id": checkpoint_doc_id(address)}, limit=1)
     )
 
 
 async def _find_with_writes(
-    context: Context, address: CheckpointRef, epoch: int | None = None
+    context: Context, ref: CheckpointRef, epoch: int | None = None
 ) -> tuple[list[StoredCheckpoint], Writes | None]:
     """Read a checkpoint, its writes and its thread at once; None for the writes that have to be
     read by themselves.
@@ -140,36 +117,33 @@ async def _find_with_writes(
     Where what is found is of a life of the thread that has ended, what lives is looked for by its
     epoch.
     """
-    joined = [
-        _joined_writes(context, address),
-        thread_stage(context.options.collections, address.thread_id),
-    ]
+    thread = thread_stage(context.options.collections, ref.thread_id)
+    stages = [*newest_stages(ref, epoch), _joined_writes(context, ref), thread]
     try:
-        documents = await Aggregate(context.checkpoints, [*newest_stages(address, epoch), *joined])
+        documents = await Aggregate(context.checkpoints, stages)
     except OperationFailure as error:
         if error.code != TOO_LARGE:
             raise
-        return await _find_alone(context, address), None
-    records = await read_records(context, documents)
-    for record, document in zip(records, documents, strict=True):
-        living = living_epoch(address.thread_id, document["thread"])
-        if record.epoch != living:
-            return (
-                ([], {})
-                if living in (None, epoch)
-                else await _find_with_writes(context, address, living)
-            )
-    return records, await _joined_pending(context, records, documents)
+        return await _find_alone(context, ref), None
+    stored = await read_checkpoints(context, documents)
+    if not stored:
+        return [], {}
+    living = living_epoch(ref.thread_id, documents[0]["thread"])
+    if stored[0].epoch == living:
+        return stored, await _joined_pending(context, stored[0], documents[0])
+    if living in (None, epoch):
+        return [], {}
+    return await _find_with_writes(context, ref, living)
 
 
 async def _joined_pending(
-    context: Context, records: Sequence[StoredCheckpoint], documents: Sequence[Document]
+    context: Context, stored: StoredCheckpoint, document: Document
 ) -> Writes | None:
-    """Read the writes that were joined to checkpoints; None where there may be more."""
-    writes = [write for document in documents for write in document["pending_writes"]]
-    if len(writes) == MOST_JOINED or any(record.sends_in_parent for record in records):
+    """Read the writes that were joined to a checkpoint; None where there may be more."""
+    joined = document["pending_writes"]
+    if len(joined) == MOST_JOINED or stored.sends_in_parent:
         return None
-    return grouped(await read_writes(context, writes))
+    return grouped(await read_writes(context, joined))
 
 
 async def _find_alone(context: Context, address: CheckpointRef) -> list[StoredCheckpoint]:
@@ -179,7 +153,7 @@ async def _find_alone(context: Context, address: CheckpointRef) -> list[StoredCh
     own = {"_id": thread_doc_id(address.thread_id)}
     threads = await Find(context.checkpoints, own, {"thread_id": 1, "epoch": 1}, limit=1)
     place = place_of(address) | {"epoch": living_epoch(address.thread_id, threads)}
-    return await read_records(context, await _find(context, ListQuery(place), None, 1))
+    return await read_checkpoints(context, await _find(context, ListQuery(place), None, 1))
 
 
 def _joined_writes(context: Context, address: CheckpointRef) -> Document:
@@ -197,49 +171,6 @@ def _joined_writes(context: Context, address: CheckpointRef) -> Document:
     }
 
 
-def checked_query(
-    config: RunnableConfig | None, filter: object, before: RunnableConfig | None, limit: object
-) -> ListQuery:
-    """Check the arguments of ``list``.
-
-    Raises:
-        InvalidInputError: For a negative limit, or an argument that is not what LangGraph
-            documents.
-    """
-    most = None if limit is None else checked_number("limit", limit)
-    bound = (
-        configs.optional_identifier(
-            "checkpoint_id", configs.configurable(before).get("checkpoint_id")
-        )
-        if before is not None
-        else None
-    )
-    return ListQuery(_listed_place(config), bound, checked_filter(filter), most)
-
-
-def _listed_place(config: RunnableConfig | None) -> Document:
-    """Return the equalities of a listing: without a namespace it is about all of the thread's.
-
-    Only None lists across threads: a config whose thread_id was forgotten would show one user the
-    threads of all.
-    """
-    if config is None:
-        return {}
-    part = configs.configurable(config)
-    if part.get("thread_id") is None:
-        raise InvalidInputError(
-            "config has no thread_id: pass one, or None as the config to list across all threads"
-        )
-    place: Document = {"thread_id": configs.given_thread(part["thread_id"])}
-    if part.get("checkpoint_ns") is not None:
-        place["checkpoint_ns"] = configs.identifier("checkpoint_ns", part["checkpoint_ns"])
-    if (
-        checkpoint_id := configs.optional_identifier("checkpoint_id", part.get("checkpoint_id"))
-    ) is not None:
-        place["checkpoint_id"] = checkpoint_id
-    return place
-
-
 async def page(
     context: Context,
     query: ListQuery,
@@ -251,6 +182,13 @@ async def page(
 
     A page is one closed batch: between two pages nothing is open on the server. Four round trips at
     most, two where the caches hold the chunks.
+
+    Args:
+        context: Of the saver.
+        query: Which checkpoints.
+        after: The last checkpoint that was read before.
+        size: How many to read.
+        given: How many of them the pages before gave.
     """
     wanted = size if query.limit is None else min(size, query.limit - given)
     if wanted <= 0:
@@ -259,14 +197,12 @@ async def page(
     if not found.count and after is None:
         await ensure_ours(context)
     chosen = found.up_to(wanted)
-    tuples = [
-        one.tuple for one in await _sound(context, chosen.matching, partial(_restore, context))
-    ]
-    given += len(tuples)
-    if chosen.is_last or (query.limit is not None and given >= query.limit):
-        return Page(tuples, None)
+    restored = await _undamaged(context, chosen.matching, partial(_restore, context))
+    given += len(restored)
+    is_last = chosen.is_last or given == query.limit
     grown = min(max(1, found.count) * 4, LARGEST_PAGE)
-    return Page(tuples, lambda: page(context, query, chosen.position, grown, given))
+    next_page = partial(page, context, query, chosen.position, grown, given)
+    return Page([one.tuple for one in restored], None if is_last else next_page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,30 +233,30 @@ async def _read_page(
     context: Context, query: ListQuery, after: Position | None, size: int
 ) -> Found:
     documents = await _find(context, query, after, size)
-    records = await sound_records(context, documents)
-    near = _within(records, PAGE_BYTES)
-    matching = await _sound(context, near, partial(_matching, context, query.filter))
-    if len(near) < len(records):
+    stored = await read_undamaged(context, documents)
+    near = _within(stored, PAGE_BYTES)
+    matching = await _undamaged(context, near, partial(_matching, context, query.filter))
+    if len(near) < len(stored):
         return Found(matching, len(near), Position.at(near[-1].address), is_last=False)
     position = Position.of(documents[-1]) if documents else after
     return Found(matching, len(near), position, is_last=len(documents) < size)
 
 
-async def _sound(
+async def _undamaged(
     context: Context,
-    records: Sequence[StoredCheckpoint],
+    stored: Sequence[StoredCheckpoint],
     read: Callable[[Sequence[StoredCheckpoint]], Plan[list[T]]],
 ) -> list[T]:
     """Return what `read` makes of checkpoints; where that meets damage, of one after the other,
     without the damaged.
     """
     try:
-        return await read(records)
+        return await read(stored)
     except UNREADABLE:
         found: list[T] = []
-        for record in records:
-            with context.state.damage.left_out(checkpoint_doc_id(record.address)):
-                found += await _read_again(context, record, read)
+        for one in stored:
+            with context.caches.damage.left_out(checkpoint_doc_id(one.address)):
+                found += await _read_again(context, one, read)
         return found
 
 
@@ -339,7 +275,7 @@ async def _read_again(
         return []
 
 
-async def names_in_truth(
+async def names_in_metadata(
     context: Context, thread_id: str, epoch: object, wanted: Mapping[str, Any]
 ) -> bool:
     """Say whether any checkpoint of a life of a thread, hidden and expired ones included, has what
@@ -351,7 +287,7 @@ async def names_in_truth(
     place = {"thread_id": thread_id, "hidden": {"$in": [VISIBLE, True]}, "epoch": {"$eq": epoch}}
     query, after = ListQuery(place, filter=wanted), None
     while documents := await _find(context, query, after, LARGEST_PAGE):
-        if await _matching(context, wanted, await read_records(context, documents)):
+        if await _matching(context, wanted, await read_checkpoints(context, documents)):
             return True
         after = Position.of(documents[-1])
     return False
@@ -361,19 +297,8 @@ async def _find(
     context: Context, query: ListQuery, after: Position | None, limit: int
 ) -> list[Document]:
     """Read the documents of a page, in the order of the index that serves the query."""
-    keys = context.options.metadata_keys
-    conditions = [
-        {"type": CHECKPOINT, "hidden": VISIBLE, **query.place},
-        *narrowed(query.filter or {}, keys),
-    ]
-    if query.before is not None:
-        conditions.append({"checkpoint_id": {"$lt": query.before}})
-    if after is not None:
-        conditions.append(after.behind())
-    order = [("checkpoint_id", -1), ("thread_id", 1), ("checkpoint_ns", 1)]
-    sort = [(field, direction) for field, direction in order if field not in query.place]
-    merged = {"$and": [condition for condition in conditions if condition]}
-    return await Find(context.checkpoints, merged, sort=sort or None, limit=limit)
+    merged = query.on_server(after, context.options.metadata_keys)
+    return await Find(context.checkpoints, merged, sort=query.sort(), limit=limit)
 
 
 def _within(records: Sequence[StoredCheckpoint], room: int) -> list[StoredCheckpoint]:
@@ -390,19 +315,17 @@ def _within(records: Sequence[StoredCheckpoint], room: int) -> list[StoredCheckp
 async def _matching(
     context: Context, filter: Mapping[str, Any] | None, records: Sequence[StoredCheckpoint]
 ) -> list[StoredCheckpoint]:
-    """Return the records whose metadata contains the filter, by the truth and not by the readable
-    copy.
+    """Return the records whose metadata contains the filter, by what was serialized and not
+    by the readable copy.
     """
     if not filter:
         return list(records)
     keys = context.options.metadata_keys
-    bodies = await load(context, [Placed(record.address, record.body) for record in records])
+    bodies = await load_bodies(context, records)
     return [
         record
-        for record, body in zip(records, bodies, strict=True)
-        if matches(
-            revive_body(context, record.address, record.body, body.data).metadata, filter, keys
-        )
+        for record, (_, metadata) in zip(records, bodies, strict=True)
+        if matches(metadata, filter, keys)
     ]
 
 
@@ -432,21 +355,23 @@ async def _restore(
         return found
 
 
-async def _reread(
-    context: Context, address: CheckpointRef, writes: Writes
-) -> list[RestoredCheckpoint]:
+async def _reread(context: Context, ref: CheckpointRef, writes: Writes) -> list[RestoredCheckpoint]:
     """Look at a checkpoint and its thread once more: gone means absent, else data is lost."""
-    context.state.invalidate_thread(address.thread_id)
-    threads = await Find(context.checkpoints, thread_query(address.thread_id), limit=1)
-    found = await _find(context, ListQuery(place_of(address)), None, 1)
-    if not threads or not found or found[0].get("epoch") != threads[0].get("epoch"):
+    context.caches.invalidate_thread(ref.thread_id)
+    threads = await Find(context.checkpoints, thread_query(ref.thread_id), limit=1)
+    found = await _find(context, ListQuery(place_of(ref)), None, 1)
+    epoch = threads[0].get("epoch") if threads else None
+    if not threads or not found or found[0].get("epoch") != epoch:
         return []
-    # A long write whose chunks belong to an ended life of the thread ended with it.
-    epochs = (None, threads[0].get("epoch"))
-    living = {
-        place: [write for write in own if write.epoch in epochs] for place, own in writes.items()
-    }
+    stored = await read_checkpoints(context, found)
     try:
-        return await restore(context, await read_records(context, found), living)
+        return await restore(context, stored, _of_life(writes, epoch))
     except MissingChunkError as error:
-        raise CorruptDataError(f"{address} cannot be restored: {error}") from error
+        raise CorruptDataError(f"{ref} cannot be restored: {error}") from error
+
+
+def _of_life(writes: Writes, epoch: int | None) -> Writes:
+    """Return writes without those whose chunks belong to an ended life of the thread: these ended
+    with it.
+    """
+    return {ref: [one for one in own if one.epoch in (None, epoch)] for ref, own in writes.items()}

@@ -1,5 +1,5 @@
-"""From records to what a caller gets: pending writes read, values loaded together, checkpoints put
-together.
+"""From stored checkpoints to what a caller gets: pending writes read, values loaded together,
+checkpoints put together.
 """
 
 from __future__ import annotations
@@ -7,38 +7,68 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import CheckpointTuple, PendingWrite
+from langgraph.checkpoint.base import Checkpoint, CheckpointTuple, PendingWrite
 from langgraph.checkpoint.serde.types import TASKS
 
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint, StoredWrite
-from mongomem.checkpoint.documents.collections import epochs_stage, living_epoch, thread_doc_id
+from mongomem.checkpoint.documents.collections import epochs_stage, thread_doc_id
 from mongomem.checkpoint.documents.config import CheckpointRef
-from mongomem.checkpoint.plans.load import Loaded, Placed, load, read_writes, revive, revive_body
+from mongomem.checkpoint.documents.fields import living_epoch
+from mongomem.checkpoint.plans.load import (
+    HashList,
+    ValueOf,
+    deserialize,
+    deserialize_body,
+    load_content,
+    read_writes,
+    resolve_hash_lists,
+)
 from mongomem.checkpoint.serde.channels import BODY, ParentState
 from mongomem.checkpoint.serde.chunks import ParentChunks
 from mongomem.checkpoint.serde.versions import next_version
 from mongomem.engine.commands import Aggregate, Document
 from mongomem.engine.effects import Compute
 
-Writes = Mapping[CheckpointRef, Sequence[StoredWrite]]
+Writes: TypeAlias = Mapping[CheckpointRef, Sequence[StoredWrite]]
+"""Pending writes by the checkpoints that they belong to."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredCheckpoint:
-    """A checkpoint as the caller gets it, and what a put on it would need to know."""
+    """A checkpoint as the caller gets it, and what a put on it would need to know.
+
+    Attributes:
+        tuple: What the caller gets.
+        stored: What its document holds.
+        hash_lists: Those of its body and of its channels, in their order.
+    """
 
     tuple: CheckpointTuple
-    record: StoredCheckpoint
-    known: dict[str, ParentChunks]
+    stored: StoredCheckpoint
+    hash_lists: Sequence[HashList]
 
     def as_parent(self, generation: int | None) -> ParentState:
         """Return what a put must know of this checkpoint, seen under `generation`."""
         versions = dict(self.tuple.checkpoint["channel_versions"])
-        return ParentState(versions, self.record.channels, self.known, generation)
+        reached = chunks_by_channel(self.stored, self.hash_lists)
+        return ParentState(versions, self.stored.channels, reached, generation)
+
+
+def chunks_by_channel(
+    stored: StoredCheckpoint, lists: Sequence[HashList]
+) -> dict[str, ParentChunks]:
+    """Return the chunks that the body and each channel of a checkpoint reach, where they are in
+    chunks.
+    """
+    return {
+        channel: ParentChunks(own.reached)
+        for channel, own in zip((BODY, *stored.channels), lists, strict=True)
+        if own.reached
+    }
 
 
 async def read_pending(
@@ -108,95 +138,104 @@ def grouped(writes: Sequence[StoredWrite]) -> Writes:
 
 
 async def restore(
-    context: Context, records: Sequence[StoredCheckpoint], writes: Writes
+    context: Context, stored: Sequence[StoredCheckpoint], writes: Writes
 ) -> list[RestoredCheckpoint]:
-    """Load and decode checkpoints with their pending writes, which may be of several threads.
+    """Load and deserialize checkpoints with their pending writes, which may be of several threads.
 
     Raises:
         MissingChunkError: A chunk is gone.
     """
-    placed: list[Placed] = []
-    for record in records:
-        placed += [
-            Placed(record.address, value) for value in (record.body, *record.channels.values())
-        ]
-        placed += [Placed(write.address, write.value) for write in _writes_for(record, writes)]
-    loaded = await load(context, placed)
-    work = partial(_decode_all, context, records, writes, loaded)
-    restored: list[RestoredCheckpoint] = await Compute(work, sum(len(one.data) for one in loaded))
+    values = [pair for one in stored for pair in _values_of(one, writes)]
+    lists = await resolve_hash_lists(context, values)
+    loaded = await load_content(context, values, lists)
+    work = partial(_build_all, context, stored, writes, lists, loaded)
+    restored: list[RestoredCheckpoint] = await Compute(work, sum(map(len, loaded)))
     return restored
 
 
-def _writes_for(record: StoredCheckpoint, writes: Writes) -> list[StoredWrite]:
+def _values_of(stored: StoredCheckpoint, writes: Writes) -> list[ValueOf]:
+    """Return the values of a checkpoint in the order in which `_build` takes their bytes: its body,
+    its channels, its pending writes.
+    """
+    ref = stored.address
+    own: list[ValueOf] = [(ref, stored.body)]
+    own += [(ref, value) for value in stored.channels.values()]
+    return own + [(write.address, write.value) for write in _writes_for(stored, writes)]
+
+
+def _writes_for(stored: StoredCheckpoint, writes: Writes) -> list[StoredWrite]:
     """Return the writes of a checkpoint and, behind them, the sends that an old one left with its
     parent.
     """
-    own = list(writes.get(record.address, ()))
-    if not record.sends_in_parent or record.parent_id is None:
+    own = list(writes.get(stored.address, ()))
+    if not stored.sends_in_parent or stored.parent_id is None:
         return own
-    return own + [
-        one for one in writes.get(record.address.at(record.parent_id), ()) if one.channel == TASKS
-    ]
+    of_parent = writes.get(stored.address.at(stored.parent_id), ())
+    return own + [write for write in of_parent if write.channel == TASKS]
 
 
-def _decode_all(
-    context: Context, records: Sequence[StoredCheckpoint], writes: Writes, loaded: Sequence[Loaded]
-) -> list[RestoredCheckpoint]:
-    remaining = iter(loaded)
-    return [
-        _decode(
-            context,
-            record,
-            {channel: next(remaining) for channel in (BODY, *record.channels)},
-            [(write, next(remaining)) for write in _writes_for(record, writes)],
-        )
-        for record in records
-    ]
-
-
-def _decode(
+def _build_all(
     context: Context,
-    record: StoredCheckpoint,
-    loaded: dict[str, Loaded],
-    writes: list[tuple[StoredWrite, Loaded]],
-) -> RestoredCheckpoint:
-    body = revive_body(context, record.address, record.body, loaded[BODY].data)
-    checkpoint: Any = body.checkpoint
+    stored: Sequence[StoredCheckpoint],
+    writes: Writes,
+    lists: Sequence[HashList],
+    loaded: Sequence[bytes],
+) -> list[RestoredCheckpoint]:
+    restored: list[RestoredCheckpoint] = []
+    start = 0
+    for one in stored:
+        own = _writes_for(one, writes)
+        first_write = start + 1 + len(one.channels)
+        found = _build(context, one, own, loaded[start : first_write + len(own)])
+        restored.append(RestoredCheckpoint(found, one, lists[start:first_write]))
+        start = first_write + len(own)
+    return restored
+
+
+def _build(
+    context: Context,
+    stored: StoredCheckpoint,
+    writes: Sequence[StoredWrite],
+    loaded: Sequence[bytes],
+) -> CheckpointTuple:
+    """Build what a caller gets of a checkpoint, from the bytes of its values as `_values_of` orders
+    them.
+    """
+    ref, count = stored.address, len(stored.channels)
+    checkpoint, metadata = deserialize_body(context, stored, loaded[0])
     checkpoint["channel_values"] = {
-        channel: revive(context, record.address, value, loaded[channel].data)
-        for channel, value in record.channels.items()
+        channel: deserialize(context, ref, value, data)
+        for (channel, value), data in zip(
+            stored.channels.items(), loaded[1 : count + 1], strict=True
+        )
     }
-    pending, sends = _revived_writes(context, record.address, writes)
-    _adopt_sends(checkpoint, sends)
-    found = CheckpointTuple(
-        config=record.address.config(),
+    pending, sends = _deserialize_writes(context, ref, writes, loaded[count + 1 :])
+    _migrate_pending_sends(checkpoint, sends)
+    return CheckpointTuple(
+        config=ref.config(),
         checkpoint=checkpoint,
-        metadata=body.metadata,
-        parent_config=_parent_config(record),
+        metadata=metadata,
+        parent_config=_parent_config(stored),
         pending_writes=pending,
     )
-    known = {channel: ParentChunks(one.names) for channel, one in loaded.items() if one.names}
-    return RestoredCheckpoint(found, record, known)
 
 
-def _revived_writes(
-    context: Context, address: CheckpointRef, writes: list[tuple[StoredWrite, Loaded]]
+def _deserialize_writes(
+    context: Context, ref: CheckpointRef, writes: Sequence[StoredWrite], loaded: Sequence[bytes]
 ) -> tuple[list[PendingWrite], list[Any]]:
     """Return, in the order of their super-step, the pending writes of a checkpoint, and the sends
     of its parent's.
     """
-    ordered = sorted(writes, key=lambda pair: pair[0].sort_key())
-    revived = [
-        (write, revive(context, address, write.value, found.data)) for write, found in ordered
-    ]
-    return (
-        [
-            (write.task_id, write.channel, value)
-            for write, value in revived
-            if write.address == address
-        ],
-        [value for write, value in revived if write.address != address],
-    )
+    ordered = sorted(zip(writes, loaded, strict=True), key=lambda pair: pair[0].sort_key())
+    pending: list[PendingWrite] = []
+    sends: list[Any] = []
+    for write, data in ordered:
+        value = deserialize(context, ref, write.value, data)
+        if write.address == ref:
+            pending.append((write.task_id, write.channel, value))
+        else:
+            sends.append(value)
+    return pending, sends
 
 
 def _parent_config(record: StoredCheckpoint) -> RunnableConfig | None:
@@ -206,7 +245,7 @@ def _parent_config(record: StoredCheckpoint) -> RunnableConfig | None:
     return record.address.at(record.parent_id).config()
 
 
-def _adopt_sends(checkpoint: dict[str, Any], sends: list[Any]) -> None:
+def _migrate_pending_sends(checkpoint: Checkpoint, sends: list[Any]) -> None:
     """Give an old checkpoint its pending sends as the channel that newer ones have them in."""
     if sends:
         versions = checkpoint["channel_versions"]

@@ -99,54 +99,58 @@ class EncodedCheckpoint:
         channels: The values, by channel.
         known: The chunks that each of the values reaches.
         chunks: Content by name: the chunks that the parent does not reach, to be written.
-        is_old: Whether the format is one that leaves pending sends with the parent's writes.
+        sends_in_parent: Whether the format is one that leaves pending sends with the parent's
+            writes.
     """
 
     body: StoredValue
     channels: dict[str, StoredValue]
     known: dict[str, ParentChunks]
     chunks: dict[bytes, bytes]
-    is_old: bool
+    sends_in_parent: bool
 
     @property
-    def is_short(self) -> bool:
-        """Return whether the state is one of which nothing is packed."""
-        return self.body.size + sum(value.size for value in self.channels.values()) <= SHORT_STATE
+    def compress(self) -> bool:
+        """Say whether content is compressed: not while the whole state is short."""
+        return self.body.size + sum(value.size for value in self.channels.values()) > SHORT_STATE
 
 
 def serialize_body(
-    checkpoint: Checkpoint, metadata: Mapping[str, Any], codec: ValueSerializer
+    checkpoint: Checkpoint, metadata: Mapping[str, Any], serializer: ValueSerializer
 ) -> Serialized:
     """Serialize a checkpoint without its values, together with its metadata."""
     bare = {field: value for field, value in checkpoint.items() if field != "channel_values"}
     try:
         return serialized(
-            codec,
+            serializer,
             "the checkpoint %s",
             checkpoint["id"],
             {"checkpoint": bare, "metadata": dict(metadata)},
         )
     except UnstorableValueError:
         for field, value in {**bare, "metadata": dict(metadata)}.items():
-            serialized(codec, "the field %s of a checkpoint", field, value)
+            serialized(serializer, "the field %s of a checkpoint", field, value)
         raise
 
 
 def serialize_values(
-    checkpoint: Checkpoint, parent: ParentState, codec: ValueSerializer, done: Container[str] = ()
+    checkpoint: Checkpoint,
+    parent: ParentState,
+    serializer: ValueSerializer,
+    done: Container[str] = (),
 ) -> dict[str, Serialized]:
     """Serialize the values that are not `done` and that the parent does not hold at the same
     version.
     """
     versions = checkpoint["channel_versions"]
     return {
-        channel: serialized(codec, "channel %s", channel, value)
+        channel: serialized(serializer, "channel %s", channel, value)
         for channel, value in checkpoint["channel_values"].items()
         if channel not in done and not holds(parent, channel, versions.get(channel))
     }
 
 
-def serialized(codec: ValueSerializer, what: str, name: str, value: Any) -> Serialized:
+def serialized(serializer: ValueSerializer, what: str, name: str, value: Any) -> Serialized:
     """Serialize a value. `what` has room for the name of it, which is written only where a message
     is.
 
@@ -154,7 +158,7 @@ def serialized(codec: ValueSerializer, what: str, name: str, value: Any) -> Seri
         UnstorableValueError: The serializer cannot; says what it was to serialize.
     """
     try:
-        return codec.dumps(value)
+        return serializer.dumps(value)
     except MongomemError:
         raise
     except Exception as error:

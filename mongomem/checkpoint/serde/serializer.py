@@ -38,10 +38,10 @@ from mongomem.errors import ConfigurationError, CorruptDataError
 PACKING = 1
 """zlib's fastest level: a third off a message of 1 KB, in about 30 µs."""
 
-SHORTEST_PACKED, LONGEST_PACKED = 64, 16 * 1024
-"""What is packed: short content, which is written often and read seldom. Unpacking 1 MB takes 5 ms,
-which is as long as reviving the messages in it; long content is left to the compression of the
-server's blocks."""
+SHORTEST_PACKED, LONGEST_PACKED, LONGEST_PACKED_CHUNK = 64, 16 * 1024, 4 * 1024
+"""The bytes of content of a document, and of a chunk, that is packed: short content, which is
+written often and read seldom. Unpacking 1 MB takes 5 ms, which is as long as deserializing the
+messages in it; long content is left to the compression of the server's blocks."""
 
 DICTIONARY = (
     b"langchain_core.messages.system SystemMessage langchain_core.messages.tool ToolMessage "
@@ -186,22 +186,23 @@ class ValueSerializer:
             return self.memo.loads(self.serde, data)
         return self.serde.loads_typed((type, data))
 
-    def seal(self, data: bytes, binding: Binding, longest_packed: int = LONGEST_PACKED) -> Document:
+    def seal(self, data: bytes, binding: Binding, compress: bool = True) -> Document:
         """Return the fields that hold `data` in a document: packed where that is shorter, then
         encrypted.
         """
         if self.cipher is not None:
-            return _sealed(self.cipher, data, binding, longest_packed)
+            return _sealed(self.cipher, data, binding, LONGEST_PACKED if compress else 0)
         digest = _content_digest(data, binding) + (binding.parent or b"")
-        return {**_held(data, longest_packed), "digest": digest}
+        return {**_held(data, LONGEST_PACKED if compress else 0), "digest": digest}
 
     def seal_chunk(
-        self, thread_id: str, name: bytes, piece: bytes, longest_packed: int = LONGEST_PACKED
+        self, thread_id: str, name: bytes, piece: bytes, compress: bool = True
     ) -> Document:
         """Return the fields that hold a chunk. A plain one has its name for a digest."""
+        longest = LONGEST_PACKED_CHUNK if compress else 0
         if self.cipher is not None:
-            return _sealed(self.cipher, piece, chunk_binding(thread_id, name), longest_packed)
-        return _held(piece, longest_packed)
+            return _sealed(self.cipher, piece, chunk_binding(thread_id, name), longest)
+        return _held(piece, longest)
 
     def open(self, fields: Mapping[str, Any]) -> Opened:
         """Return the bytes that `fields` hold, and what they were sealed with.

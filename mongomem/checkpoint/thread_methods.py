@@ -10,21 +10,17 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.documents.thread_listing import Thread
 from mongomem.checkpoint.plans import delete, prune
 from mongomem.checkpoint.plans.copy_thread import copy_thread
 from mongomem.checkpoint.plans.delete import then_clean
 from mongomem.checkpoint.plans.prune import PruneReport
-from mongomem.checkpoint.plans.threads import (
-    Thread,
-    delete_idle_threads,
-    list_threads,
-    update_thread,
-)
+from mongomem.checkpoint.plans.threads import delete_idle_threads, list_threads, update_thread
 from mongomem.engine.commands import Plan
 from mongomem.engine.runners import Runners, begins_at_call
 
 
-class ThreadUpkeep(
+class ThreadMethods(
     BaseCheckpointSaver[Any]
 ):  # versions are of the kind that a thread has, see `Version`
     """The methods of a saver that are about whole threads and not about one checkpoint."""

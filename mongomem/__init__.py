@@ -6,7 +6,7 @@
 `MongoSaver` keeps the state of threads, `MongoStore` what outlives them, `MongoMemory` holds both.
 """
 
-from mongomem.checkpoint.documents.thread_listing import Thread
+from mongomem.checkpoint.documents.thread_list import Thread
 from mongomem.checkpoint.plans.prune import PruneReport
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.engine.runners import Concerns

@@ -12,7 +12,7 @@ from mongomem.checkpoint.documents.collections import THREAD
 from mongomem.checkpoint.documents.config import identifier
 from mongomem.checkpoint.documents.identity import TOO_MANY, identity, member
 from mongomem.checkpoint.documents.thread import opened_name_key, read_members
-from mongomem.checkpoint.documents.thread_listing import (
+from mongomem.checkpoint.documents.thread_list import (
     behind_document,
     is_named,
     named_conditions,

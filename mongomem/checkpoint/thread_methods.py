@@ -10,7 +10,7 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents.thread_listing import Thread
+from mongomem.checkpoint.documents.thread_list import Thread
 from mongomem.checkpoint.plans import delete, prune
 from mongomem.checkpoint.plans.copy_thread import copy_thread
 from mongomem.checkpoint.plans.delete import then_clean

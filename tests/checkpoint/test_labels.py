@@ -18,7 +18,7 @@ from pymongo import MongoClient
 
 from mongomem import ConfigurationError, InvalidInputError, MongoSaver, Thread, ThreadNotFoundError
 from mongomem.checkpoint.documents.preview import LONGEST_PREVIEW, preview_of
-from mongomem.checkpoint.documents.thread_listing import MOST_BYTES
+from mongomem.checkpoint.documents.thread_list import MOST_BYTES
 from mongomem.checkpoint.plans import threads as threads_plan
 from support.graphs import Steps, asking
 from support.savers import KINDS, Calls, saver_of

@@ -5,7 +5,7 @@ issued here.
     fields          one field of a document, read and checked; the schema version
     checkpoint      checkpoints and pending writes: encode and decode
     thread          threads and chunks: encode and decode; `epoch` and `generation` explained
-    thread_listing  the list of threads: what it shows, filters, labels
+    thread_list     the list of threads: what it shows, filters, labels
     list_query      the arguments of list, and where a listing has come to
     config          RunnableConfig to CheckpointRef, checked
     metadata        the readable copy of metadata, what a filter means, the query that narrows it

@@ -20,7 +20,7 @@ from mongomem.checkpoint.documents.thread import (
     read_members,
     thread_query,
 )
-from mongomem.checkpoint.documents.thread_listing import (
+from mongomem.checkpoint.documents.thread_list import (
     NUMBER_IN_A_PAGE,
     ORDER,
     Thread,

@@ -29,17 +29,21 @@ from mongomem.errors import (
 from mongomem.local_server.server import LocalServer, local_uri
 from mongomem.memory import MongoMemory
 from mongomem.store.store import MongoStore
+from mongomem.transfer.users import Imported
 from mongomem.user import User
 from mongomem.user_data import Erased
+from mongomem.user_export import AsyncUserExport, UserExport
 from mongomem.user_labels import user_namespace
 
 __all__ = [
+    "AsyncUserExport",
     "Concerns",
     "ConfigurationError",
     "ContentionError",
     "CorruptDataError",
     "DimensionMismatchError",
     "Erased",
+    "Imported",
     "IndexMismatchError",
     "InvalidInputError",
     "LocalServer",
@@ -57,6 +61,7 @@ __all__ = [
     "UnstorableValueError",
     "UsageError",
     "User",
+    "UserExport",
     "local_uri",
     "user_namespace",
 ]

@@ -186,12 +186,12 @@ class User:
 
     def forget(self, key: str) -> None:
         """Delete a memory, if it is there."""
-        self._store.delete(self._memories, _key(key))
+        self._store.delete(self._memories, checked_text("key", key))
 
     @begins_at_call
     def aforget(self, key: str) -> Coroutine[Any, Any, None]:
         """Do what `forget` does."""
-        return self._store.adelete(self._memories, _key(key))
+        return self._store.adelete(self._memories, checked_text("key", key))
 
     def profile(self) -> dict[str, Any]:
         """Return what is known of the user in general; empty before the first `update_profile`."""

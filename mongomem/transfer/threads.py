@@ -38,7 +38,7 @@ from mongomem.checkpoint.plans.thread_state import (
     thread_document,
     thread_query,
 )
-from mongomem.checkpoint.plans.threads import read_listed, update_thread
+from mongomem.checkpoint.plans.threads import Thread, read_listed, update_thread
 from mongomem.checkpoint.serde.channels import BODY, Serialized
 from mongomem.checkpoint.serde.chunks import StoredValue
 from mongomem.engine.commands import BulkWrite, Document, Find, Update, UpdateMany
@@ -351,10 +351,17 @@ async def check_thread(context: Context, thread: GivenThread) -> None:
 
 
 async def import_thread(
-    context: Context, thread: GivenThread, user_key: str, user_id: str, *, is_new: bool
+    context: Context, thread: GivenThread, user_key: str, user_id: str, before: Thread | None
 ) -> None:
     """Store a thread that was checked: checkpoints, each behind its parent, then what the thread
     shows. Repeating it finishes what was cut short.
+
+    Args:
+        context: What every plan of the saver is given.
+        thread: The thread.
+        user_key: The metadata key that names its user.
+        user_id: The user, whose the thread is afterwards.
+        before: The thread of that id as it was before, None where there was none.
     """
     given, named = thread.checkpoints(), dict[str, set[str]]()
     for one in given:
@@ -365,11 +372,22 @@ async def import_thread(
                 named.setdefault(key, set()).add(text)
     await _hide(context, given)
     await _label(context, thread, {user_key: [user_id]}, named)
-    if is_new:
-        times = {name: thread.part.member(name).time() for name in ("created_at", "updated_at")}
-        update = Update(thread_query(thread.thread_id), {"$set": times})
-        await BulkWrite(context.checkpoints, [update])
+    await _date(context, thread, before)
     context.state.invalidate_thread(thread.thread_id)
+
+
+async def _date(context: Context, thread: GivenThread, before: Thread | None) -> None:
+    """Give a thread the times that it had, or those of the thread that was there, which span
+    more.
+    """
+    created_at, updated_at = (
+        thread.part.member(name).time() for name in ("created_at", "updated_at")
+    )
+    if before is not None:
+        created_at = min(created_at, before.created_at)
+        updated_at = max(updated_at, before.updated_at)
+    times = {"created_at": created_at, "updated_at": updated_at}
+    await BulkWrite(context.checkpoints, [Update(thread_query(thread.thread_id), {"$set": times})])
 
 
 async def _store(context: Context, given: GivenCheckpoint, decoded: Decoded) -> None:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from mongomem.arguments import checked_mapping, shown
+from mongomem.arguments import shown
 from mongomem.checkpoint.context import Context as SaverContext
+from mongomem.checkpoint.plans.threads import Thread, read_listed
 from mongomem.engine.effects import Compute
 from mongomem.errors import InvalidInputError, MongomemError
 from mongomem.store.context import Context as StoreContext
+from mongomem.store.documents.value import plain
 from mongomem.transfer.json_parts import Part
 from mongomem.transfer.memories import GivenItem, export_items, given_items, import_items
 from mongomem.transfer.threads import (
@@ -79,24 +81,24 @@ async def export_json(whose: Whose) -> str:
 
 
 def read_document(data: object) -> Part:
-    """Return the document that `data` is, or the text of.
+    """Return the document that `data` is, or the text of, in plain types.
 
     Raises:
         InvalidInputError: It is none of this format and version.
     """
-    if isinstance(data, str | bytes | bytearray):
-        try:
-            data = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise InvalidInputError(
-                f"data cannot be imported: it is no JSON ({shown(str(error))})"
-            ) from None
-    if not isinstance(data, Mapping):
+    text = plain(data)
+    if not isinstance(text, str | bytes) and not isinstance(data, Mapping):
         raise InvalidInputError(
             "data must be what export_user(...).to_json() returned, or a mapping of its members, "
             f"not {shown(data)}"
         )
-    document = Part(checked_mapping("data", data), "data")
+    try:
+        given = text if isinstance(text, str | bytes) else json.dumps({**text})
+        document = Part(json.loads(given), "data")
+    except Exception as error:  # no JSON, or whatever a mapping of the caller's own does
+        raise InvalidInputError(
+            f"data cannot be imported: it is no JSON ({shown(str(error))})"
+        ) from error
     if document.member("format").value != FORMAT:
         raise document.member("format").wrong(f'"{FORMAT}"')
     version = document.member("version")
@@ -122,8 +124,8 @@ async def import_json(data: object, whose_of: Callable[[str], Whose]) -> Importe
     given = await _checked(data, whose_of)
     whose, there = given.whose, await _own_threads(given.whose, given.threads)
     for thread in given.threads:
-        is_new = thread.thread_id not in there
-        await import_thread(whose.saver, thread, whose.user_key, whose.user_id, is_new=is_new)
+        before = there.get(thread.thread_id)
+        await import_thread(whose.saver, thread, whose.user_key, whose.user_id, before)
     await import_items(whose.store, given.items)
     ids = [thread.thread_id for thread in given.threads]
     return Imported(whose.user_id, ids, len(given.items))
@@ -144,8 +146,7 @@ async def _checked(data: object, whose_of: Callable[[str], Whose]) -> Given:
     Raises:
         InvalidInputError: Something cannot be imported.
     """
-    size = len(data) if isinstance(data, str | bytes | bytearray) else 0
-    document: Part = await Compute(partial(read_document, data), size)
+    document: Part = await Compute(partial(read_document, data), _size_of(data))
     user_id = document.member("user_id")
     try:
         whose = whose_of(user_id.text())
@@ -159,18 +160,25 @@ async def _checked(data: object, whose_of: Callable[[str], Whose]) -> Given:
     return Given(whose, ordered, items)
 
 
-async def _own_threads(whose: Whose, threads: list[GivenThread]) -> set[str]:
-    """Return the threads that are there already.
+def _size_of(data: object) -> int:
+    """Return about how many bytes are read, for what is no mapping."""
+    text = plain(data)
+    return len(text) if isinstance(text, str | bytes) else 0
+
+
+async def _own_threads(whose: Whose, threads: list[GivenThread]) -> dict[str, Thread]:
+    """Return the threads that are there already, by their ids.
 
     Raises:
         InvalidInputError: One is not the user's.
     """
-    ids = [thread.thread_id for thread in threads]
-    there = {one for one in ids if await living_document(whose.saver, one) is not None}
+    found = [await living_document(whose.saver, thread.thread_id) for thread in threads]
+    listed = [read_listed(document) for document in found if document is not None]
+    there = {thread.thread_id: thread for thread in listed}
     if not there:
         return there
     own = await threads_of(whose.saver, whose.user_key, whose.user_id)
-    if foreign := sorted(there - own.found.keys()):
+    if foreign := sorted(there.keys() - own.found.keys()):
         raise InvalidInputError(
             f"data cannot be imported: thread {shown(foreign[0])} is there and not of user "
             f"{shown(whose.user_id)}; copy_thread and delete_thread make room"

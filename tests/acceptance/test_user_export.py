@@ -243,7 +243,7 @@ def test_what_checkpoints_share_stands_there_once() -> None:
         graph.invoke({"messages": [HumanMessage(str(number))]}, here.user("ada").config("1"))
     text = here.export_user("ada").to_json()
     (thread,) = json.loads(text)["threads"]
-    assert sum(len(piece) for piece in thread["pieces"]) < 3 * 8 * len(LONG)
+    assert sum(len(piece) for piece in thread["pieces"]) < 2 * 8 * len(LONG)
     there.import_user(text)
     state = talk().compile(checkpointer=there.saver).get_state(there.user("ada").config("1"))
     assert len(state.values["messages"]) == 16

@@ -4,6 +4,7 @@
         graph = builder.compile(checkpointer=memory.saver, store=memory.store)
 
 `MongoSaver` keeps the state of threads, `MongoStore` what outlives them, `MongoMemory` holds both.
+`MongoMemory.user` is one user of both.
 """
 
 from mongomem.checkpoint.documents.thread_list import Thread
@@ -29,15 +30,21 @@ from mongomem.errors import (
 from mongomem.local_server.server import LocalServer, local_uri
 from mongomem.memory import MongoMemory
 from mongomem.store.store import MongoStore
+from mongomem.transfer.users import Imported
+from mongomem.user import User
 from mongomem.user_data import Erased
+from mongomem.user_export import AsyncUserExport, UserExport
+from mongomem.user_labels import user_namespace
 
 __all__ = [
+    "AsyncUserExport",
     "Concerns",
     "ConfigurationError",
     "ContentionError",
     "CorruptDataError",
     "DimensionMismatchError",
     "Erased",
+    "Imported",
     "IndexMismatchError",
     "InvalidInputError",
     "LocalServer",
@@ -54,5 +61,8 @@ __all__ = [
     "ThreadNotFoundError",
     "UnstorableValueError",
     "UsageError",
+    "User",
+    "UserExport",
     "local_uri",
+    "user_namespace",
 ]

@@ -52,16 +52,16 @@ class World:
             steps = Steps(calls, thread_id)
             configs = [
                 await steps.put(
-                    long=source.randbytes(90_000), blob=b"secret", text=f"of {thread_id}"
+                    long=source.randbytes(180_000), blob=b"secret", text=f"of {thread_id}"
                 )
             ]
             for number in range(2):
-                configs.append(await steps.put(long=source.randbytes(90_000), number=number))
+                configs.append(await steps.put(long=source.randbytes(180_000), number=number))
             for config in configs:
                 writes = [
                     ("text", f"written by {thread_id}"),
                     ("blob", b"raw"),
-                    ("long", source.randbytes(90_000)),
+                    ("long", source.randbytes(180_000)),
                 ]
                 await calls("put_writes", config, writes, "task")
             self.configs[thread_id] = configs
@@ -426,7 +426,7 @@ async def test_a_copied_thread_is_sealed_for_its_own_place(world: World) -> None
     world.save(original)
     own = world.thread("u")["name_key"]
     await world.calls()("copy_thread", "t", "u")
-    key = ValueSerializer.of(world.options["serde"], MongoSaver(world.client)._state.messages)
+    key = ValueSerializer.of(world.options["serde"], MongoSaver(world.client)._caches.messages)
     assert key.open(world.thread("u")["name_key"]).content == key.open(own).content
     assert len(await world.calls().list({"configurable": {"thread_id": "u"}})) == 6
 

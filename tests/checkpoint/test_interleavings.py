@@ -96,7 +96,7 @@ class World:
         saver = MongoSaver(self.client, "d", grace=GRACE, clock=self.clock, auto_setup=False)
         # A process that has looked at its collections, and for tombstones: else every order of that
         # would be tried too.
-        saver._state.is_ours, saver._state.tombstones_looked_for_at = True, self.clock.now
+        saver._caches.is_ours, saver._caches.tombstones_looked_for_at = True, self.clock.now
         return saver
 
 
@@ -140,8 +140,8 @@ async def put(world: World, *, warm: bool) -> Any:
     if warm:
         await read_plan.get_tuple(saver._context(), world.parent)
         thread = await put_plan.read_base(saver._context(), _address(world))
-        saver._state.threads.put("t", thread.thread)
-        saver._state.parents.put(_address(world), thread.parent)
+        saver._caches.threads.put("t", thread.thread)
+        saver._caches.parents.put(_address(world), thread.parent)
     return await put_plan.put(saver._context(), world.parent, CHECKPOINTS[3], METADATA)
 
 

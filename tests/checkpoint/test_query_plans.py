@@ -81,7 +81,7 @@ async def use_everything(saver: MongoSaver) -> None:
             {"run_id": f"run {number}", "user_id": "ada"}, long=[str(number)] * 9000, n=number
         )
         await calls("put_writes", steps.config, [("a", 1), ("__error__", "x" * 70_000)], "task")
-    saver._state.forget_all()
+    saver._caches.forget_all()
     await steps.put(n=5)
     child: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
     for place in (None, THREAD, child, steps.config):
@@ -94,7 +94,7 @@ async def use_everything(saver: MongoSaver) -> None:
             most = 3 if place is None else None  # else it is a matter of reading everything
             await calls.list(place, filter=wanted, limit=most)
             await calls.list(place, filter=wanted, before=steps.config, limit=3)
-    saver._state.forget_all()
+    saver._caches.forget_all()
     for place in (THREAD, steps.config):
         await calls("get_tuple", place)
         await calls("get_delta_channel_history", config=place, channels=["a", "b"])

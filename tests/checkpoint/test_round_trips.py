@@ -160,7 +160,7 @@ async def test_breaking_out_of_a_listing_has_not_read_the_rest(
     steps = Steps(Calls(saver, "awaiting"))
     for number in range(500):
         await steps.put(number=number)
-    saver._state.forget_all()
+    saver._caches.forget_all()
     heard.commands.clear()
     async for one in saver.alist(THREAD):
         assert one.config == steps.config

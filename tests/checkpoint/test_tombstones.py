@@ -68,7 +68,7 @@ class World:
         saver = MongoSaver(
             self.client, self.name, clock=lambda: self.now, grace=GRACE, auto_setup=False, **options
         )
-        saver._state.is_ours, saver._state.tombstones_looked_for_at = True, self.now
+        saver._caches.is_ours, saver._caches.tombstones_looked_for_at = True, self.now
         if driver is not None:
             saver._runners = Runners(driver, saver._runners.arun)
         return saver
@@ -300,7 +300,7 @@ def test_what_cleans(world: World, name: str) -> None:
 
 
 def _forgetful(saver: MongoSaver) -> MongoSaver:
-    saver._state.tombstones_looked_for_at = None
+    saver._caches.tombstones_looked_for_at = None
     return saver
 
 

@@ -328,7 +328,7 @@ async def test_threads_that_wait_leave_the_loop_what_it_needs_to_go_on(
         graph = chain_of(memory.saver, "one", "two")
         given = {"topic": "x" * 2 * HEAVY_BYTES}
         await asyncio.to_thread(graph.invoke, given, THREAD)
-        memory.saver._state.forget_all()
+        memory.saver._caches.forget_all()
         assert (await asyncio.to_thread(graph.get_state, THREAD)).values["topic"] == given["topic"]
         await asyncio.gather(
             *(

@@ -264,6 +264,17 @@ def checked_labels(
     return users, labels
 
 
+def check_labels(metadata: object, keys: Collection[str], clear: Collection[str] | None) -> None:
+    """Refuse what `update_thread` refuses to set on any thread.
+
+    Raises:
+        InvalidInputError: As `update_thread` does.
+        ConfigurationError: As `update_thread` does.
+    """
+    _, labels = checked_labels(metadata, keys, clear)
+    _merged_labels({}, labels)
+
+
 def _check_label(key: object, clear: Collection[str] | None) -> None:
     if not is_field(key):
         raise InvalidInputError(

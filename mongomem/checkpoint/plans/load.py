@@ -283,24 +283,27 @@ async def load_bodies(
         CorruptDataError: As `deserialize_body` says.
     """
     loaded = await load_values(context, [(one.address, one.body) for one in stored])
-    return [deserialize_body(context, one, data) for one, data in zip(stored, loaded, strict=True)]
+    return [
+        deserialize_body(context, one.address, one.body, data)
+        for one, data in zip(stored, loaded, strict=True)
+    ]
 
 
 def deserialize_body(
-    context: Context, stored: StoredCheckpoint, data: bytes
+    context: Context, ref: CheckpointRef, value: StoredValue, data: bytes
 ) -> tuple[Checkpoint, CheckpointMetadata]:
     """Deserialize the body of a checkpoint: the checkpoint without its values, and its metadata.
 
     Raises:
         CorruptDataError: The serializer cannot read the bytes, or they are something else.
     """
-    body = deserialize(context, stored.address, stored.body, data)
+    body = deserialize(context, ref, value, data)
     parts = body if isinstance(body, dict) else {}
     checkpoint, metadata = parts.get("checkpoint"), parts.get("metadata")
     if not isinstance(checkpoint, dict) or not isinstance(metadata, dict):
-        raise CorruptDataError(f"{stored.address}: what is stored as its body is no checkpoint")
+        raise CorruptDataError(f"{ref}: what is stored as its body is no checkpoint")
     if not isinstance(checkpoint.get("channel_versions"), dict):
-        raise CorruptDataError(f"{stored.address}: its channels have no versions")
+        raise CorruptDataError(f"{ref}: its channels have no versions")
     return checkpoint, metadata  # type: ignore[return-value] # checked as far as this package reads
 
 

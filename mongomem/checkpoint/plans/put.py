@@ -115,7 +115,11 @@ class NewCheckpoint:
 
 
 async def put(
-    context: Context, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
+    context: Context,
+    config: RunnableConfig,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    given: Mapping[str, Serialized] | None = None,
 ) -> RunnableConfig:
     """Store a checkpoint; return the config that leads to it.
 
@@ -129,6 +133,9 @@ async def put(
     generation is a condition of the command that writes. Reading thread and parent first would cost
     every put a round trip, and spare a few a second attempt.
 
+    Of a checkpoint that was serialized before, `given` are the bytes of its body and of all its
+    channels: they are stored as they are.
+
     Raises:
         ContentionError: Others changed the thread at the same time, again and again.
     """
@@ -136,7 +143,7 @@ async def put(
     checkpoint = checked_checkpoint(checkpoint)
     new = _new_checkpoint(context, config, ref, checkpoint, metadata)
     base = base_from_cache(context, ref)
-    values = await _serialized(context, checkpoint, new.metadata, base)
+    values = dict(given or await _serialized(context, checkpoint, new.metadata, base))
     await ensure_setup(context)
     for attempt in range(MAX_ATTEMPTS):
         if base is None:

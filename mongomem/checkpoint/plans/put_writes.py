@@ -80,9 +80,14 @@ async def put_writes(
     if ref.checkpoint_id is None:
         raise InvalidInputError("config has no checkpoint_id: writes belong to one checkpoint")
     task = Task(ref, identifier("task_id", task_id), identifier("task_path", task_path))
-    serialized = _serialized(context, writes)
+    await store_writes(context, task, _serialized(context, writes))
+
+
+async def store_writes(context: Context, task: Task, serialized: Sequence[SerializedWrite]) -> None:
+    """Store the serialized writes of a task beside its checkpoint, see `put_writes`."""
     if not serialized:
         return
+    ref = task.ref
     await ensure_setup(context)
     await _touch(context, ref.thread_id)
     values, epoch = await _chunked(context, ref.thread_id, serialized)

@@ -202,7 +202,7 @@ def _build(
     them.
     """
     ref, count = stored.address, len(stored.channels)
-    checkpoint, metadata = deserialize_body(context, stored, loaded[0])
+    checkpoint, metadata = deserialize_body(context, ref, stored.body, loaded[0])
     checkpoint["channel_values"] = {
         channel: deserialize(context, ref, value, data)
         for (channel, value), data in zip(

@@ -1,0 +1,178 @@
+"""Plans: a thread as JSON.
+
+Values pass as the bytes that the serializer made, so that nothing is lost where the classes of an
+application are not imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint, StoredWrite
+from mongomem.checkpoint.documents.collections import CHECKPOINT, checkpoint_doc_id
+from mongomem.checkpoint.documents.config import CheckpointRef
+from mongomem.checkpoint.documents.preview import CHANNEL
+from mongomem.checkpoint.documents.thread import read_members
+from mongomem.checkpoint.documents.thread_list import read_listed
+from mongomem.checkpoint.plans.load import (
+    deserialize,
+    deserialize_body,
+    load_values,
+    read_undamaged,
+    read_writes,
+    retry_if_chunk_missing,
+)
+from mongomem.checkpoint.plans.thread_state import read_state, thread_document
+from mongomem.checkpoint.serde.chunks import StoredValue
+from mongomem.engine.commands import Document, Find
+from mongomem.engine.effects import Compute
+from mongomem.transfer.pieces import Pieces
+from mongomem.transfer.transcript import Transcript
+
+TASK = ("task_id", "task_path")
+
+MOST_IDS = 10_000
+"""How many ids one command names."""
+
+
+async def export_thread(context: Context, thread_id: str) -> dict[str, Any] | None:
+    """Return a thread as JSON; None where it is not there any more. Damaged checkpoints are left
+    out.
+    """
+    return await retry_if_chunk_missing(partial(_exported, context, thread_id))
+
+
+async def living_document(context: Context, thread_id: str) -> Document | None:
+    """Return the document of a thread that has checkpoints, else None."""
+    document = await thread_document(context, thread_id)
+    thread = read_state(context, document)
+    return None if thread is None or thread.begins else document
+
+
+async def _exported(context: Context, thread_id: str) -> dict[str, Any] | None:
+    document = await living_document(context, thread_id)
+    if document is None:
+        return None
+    own = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": document["epoch"]}
+    records = await read_undamaged(context, await Find(context.checkpoints, own))
+    living = [stored for stored in records if context.is_alive(stored.touched_at)]
+    writes = await _writes_by_checkpoint(context, thread_id, document["epoch"])
+    pages = ThreadJson(context)
+    for stored in sorted(living, key=lambda stored: stored.address.checkpoint_id or ""):
+        with context.caches.damage.left_out(checkpoint_doc_id(stored.address)):
+            await pages.add(stored, writes.get(stored.address, []))
+    return {**_described(document), **pages.parts()}
+
+
+async def _writes_by_checkpoint(
+    context: Context, thread_id: str, epoch: int
+) -> dict[CheckpointRef, list[StoredWrite]]:
+    """Read the pending writes of the life that a thread has, in their order."""
+    found: dict[CheckpointRef, list[StoredWrite]] = {}
+    for document in await Find(context.writes, {"thread_id": thread_id}):
+        with context.caches.damage.left_out(document["_id"]):
+            (write,) = await read_writes(context, [document])
+            if write.epoch in (None, epoch):
+                found.setdefault(write.address, []).append(write)
+    return {place: sorted(own, key=StoredWrite.sort_key) for place, own in found.items()}
+
+
+def _described(document: Document) -> dict[str, Any]:
+    """Return what a thread document says of its thread."""
+    thread = read_listed(document)
+    members = {
+        key: sorted(one for one in found if isinstance(one, str))
+        for key, found in read_members(document).items()
+    }
+    return {
+        "thread_id": thread.thread_id,
+        "created_at": thread.created_at.isoformat(),
+        "updated_at": thread.updated_at.isoformat(),
+        "labels": document.get("labels") or {},
+        "users": members,
+    }
+
+
+@dataclass(slots=True)
+class ThreadJson:
+    """The checkpoints of a thread that were gathered so far, in the order of their ids."""
+
+    context: Context
+    pieces: Pieces = field(default_factory=Pieces)
+    transcript: Transcript = field(default_factory=Transcript)
+    checkpoints: list[dict[str, Any]] = field(default_factory=list)
+
+    def parts(self) -> dict[str, Any]:
+        """Return the members of the JSON of a thread that they make."""
+        return {
+            "transcript": self.transcript.lines,
+            "checkpoints": self.checkpoints,
+            "pieces": self.pieces.encoded,
+        }
+
+    async def add(self, stored: StoredCheckpoint, writes: Sequence[StoredWrite]) -> None:
+        """Gather a checkpoint and its writes.
+
+        Raises:
+            CorruptDataError: It is damaged.
+        """
+        values = [stored.body, *stored.channels.values(), *(write.value for write in writes)]
+        loaded = await load_values(self.context, [(stored.address, value) for value in values])
+        work = partial(self._encode, stored, writes, values, loaded)
+        await Compute(work, sum(map(len, loaded)))
+
+    def _encode(
+        self,
+        stored: StoredCheckpoint,
+        writes: Sequence[StoredWrite],
+        values: Sequence[StoredValue],
+        loaded: Sequence[bytes],
+    ) -> None:
+        self._tell(stored, writes, loaded)
+        pairs = zip(values, loaded, strict=True)
+        encoded = [self.pieces.encode((value.type, data)) for value, data in pairs]
+        body, *others = encoded
+        channels = dict(zip(stored.channels, others, strict=False))
+        kept = others[len(stored.channels) :]
+        self.checkpoints.append(
+            {
+                "namespace": stored.address.checkpoint_ns,
+                "id": stored.address.checkpoint_id,
+                "parent_id": stored.parent_id,
+                **({"hidden": True} if stored.hidden else {}),
+                "checkpoint": body,
+                "channels": channels,
+                "writes": [_write_json(*pair) for pair in zip(writes, kept, strict=True)],
+            }
+        )
+
+    def _tell(
+        self, stored: StoredCheckpoint, writes: Sequence[StoredWrite], loaded: Sequence[bytes]
+    ) -> None:
+        """Add the messages of a checkpoint of the root graph to the transcript."""
+        address = stored.address
+        checkpoint, _ = deserialize_body(self.context, address, stored.body, loaded[0])
+        if address.checkpoint_ns:
+            return
+        values = [*stored.channels.items(), *((write.channel, write.value) for write in writes)]
+        said = [
+            deserialize(self.context, address, value, data)
+            for (channel, value), data in zip(values, loaded[1:], strict=True)
+            if channel == CHANNEL
+        ]
+        count = int(CHANNEL in stored.channels)
+        self.transcript.add(checkpoint, said[:count], said[count:])
+
+
+def _write_json(write: StoredWrite, value: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "task_id": write.task_id,
+        "task_path": write.task_path,
+        "idx": write.idx,
+        "channel": write.channel,
+        "value": value,
+    }

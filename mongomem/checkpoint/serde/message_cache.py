@@ -71,16 +71,25 @@ class MessageCache:
 
     def dumps(self, serde: SerializerProtocol, value: list[Any]) -> tuple[str, bytes]:
         """Serialize a list."""
-        cached = self._cached_elements(value) if len(value) >= MIN_MESSAGES else {}
+        if len(value) < MIN_MESSAGES:
+            return serde.dumps_typed(value)
+        cached = self._cached_elements(value)
         if 2 * len(cached) < len(value):
             return serde.dumps_typed(value)
+        elements = self._dump_elements(serde, value, cached)
+        return serde.dumps_typed(value) if elements is None else (MSGPACK, join(elements))
+
+    def _dump_elements(
+        self, serde: SerializerProtocol, value: list[Any], cached: dict[int, bytes]
+    ) -> list[bytes] | None:
+        """Serialize the messages that are not `cached`; None where one has no bytes of its own."""
         elements: list[bytes] = []
         for index, one in enumerate(value):
             element = cached.get(index) or self._dump_element(serde, one)
             if element is None:
-                return serde.dumps_typed(value)
+                return None
             elements.append(element)
-        return MSGPACK, join(elements)
+        return elements
 
     def loads(self, serde: SerializerProtocol, data: bytes) -> Any:
         """Deserialize a value.
@@ -91,11 +100,14 @@ class MessageCache:
         pay for splitting a list of hundreds.
         """
         opening = opening_of(data)
-        if opening is None or not self._is_worth_splitting(opening, data):
-            return serde.loads_typed((MSGPACK, data))
-        elements = split(data)
-        if elements is None:
-            return serde.loads_typed((MSGPACK, data))
+        if opening and self._is_worth_splitting(opening, data) and (elements := split(data)):
+            return self._load_elements(serde, opening, elements)
+        return serde.loads_typed((MSGPACK, data))
+
+    def _load_elements(
+        self, serde: SerializerProtocol, opening: Opening, elements: list[bytes]
+    ) -> list[Any]:
+        """Deserialize a list, as copies of snapshots where there are some; cache the rest."""
         snapshots = [self._by_data.get(element) for element in elements]
         value = [
             self._load_element(serde, element) if snapshot is None else snapshot.copy()
@@ -306,20 +318,27 @@ def agrees(types: frozenset[type[Any]], serde: SerializerProtocol) -> bool:
 
 
 def _is_transparent(tested: MessageCache, serde: SerializerProtocol) -> bool:
-    read = _specimens(tested.types, "read")
-    data = serde.dumps_typed(read)[1]
+    data = serde.dumps_typed(_specimens(tested.types, "read"))[1]
     expected = serde.loads_typed((MSGPACK, data))
     found = [tested.loads(serde, data) for _ in ("read", "read and cached", "copied")]
-    if not all(_are_identical(one, expected) for one in found):
-        return False
-    messages = [*found[-1], *_specimens(tested.types, "made")]
+    messages = [*tested.loads(serde, data), *_specimens(tested.types, "made")]
+    return (
+        all(_are_identical(one, expected) for one in found)
+        and _writes_alike(tested, serde, messages)
+        and _are_identical(tested.loads(serde, data), expected)
+    )
+
+
+def _writes_alike(tested: MessageCache, serde: SerializerProtocol, messages: list[Any]) -> bool:
+    """Say whether messages are written as by the serializer: now, again, and when each of them has
+    changed.
+    """
     stored = serde.dumps_typed(messages)
     if not tested.dumps(serde, messages) == tested.dumps(serde, messages) == stored:
         return False
     for index, message in enumerate(messages):
         _change(message, index)
-    is_change_seen = tested.dumps(serde, messages) == serde.dumps_typed(messages) != stored
-    return is_change_seen and _are_identical(tested.loads(serde, data), expected)
+    return tested.dumps(serde, messages) == serde.dumps_typed(messages) != stored
 
 
 def _specimens(types: Iterable[type[Any]], label: str) -> list[Any]:

@@ -124,10 +124,9 @@ def snapshot_of(message: Any, data: bytes = b"") -> MessageSnapshot | None:
         extra = plain_copy(message.__pydantic_extra__)
     except (NotPlainError, RuntimeError):  # RuntimeError: another thread is changing it
         return None
-    fields_set = frozenset(message.__pydantic_fields_set__)
-    layout = _share_empties(type(message), fields_set, fields)
-    nested_bytes = sum([weight_of(fields[name]) for name in layout.nested])
-    weight = SNAPSHOT_BYTES + 2 * len(data) + nested_bytes + weight_of(extra)
+    layout = _share_empties(type(message), frozenset(message.__pydantic_fields_set__), fields)
+    nested = [fields[name] for name in layout.nested]
+    weight = SNAPSHOT_BYTES + 2 * len(data) + sum(map(weight_of, [*nested, extra]))
     return MessageSnapshot(data, layout, fields, extra, weight)
 
 
@@ -135,17 +134,17 @@ def _share_empties(message_type: Any, fields_set: frozenset[str], fields: dict[s
     """Return the layout of fields, and put the shared `EMPTIES` in the place of their empty
     containers: most containers of most messages are empty.
     """
-    others = [
-        (name, type(value))
-        for name, value in fields.items()
-        if value is not None and type(value) is not str
-    ]
-    empty = tuple([one for one in others if one[1] in EMPTIES and not fields[one[0]]])
-    nested = tuple([name for name, kind in others if kind not in EMPTIES or fields[name]])
-    for name, container in empty:
-        fields[name] = EMPTIES[container]
+    empty: list[tuple[str, type[Any]]] = []
+    nested: list[str] = []
+    for name, value in fields.items():
+        kind = type(value)
+        if kind in EMPTIES and not value:
+            fields[name] = EMPTIES[kind]
+            empty.append((name, kind))
+        elif value is not None and kind is not str:
+            nested.append(name)
     types = tuple(map(type, fields.values()))
-    return layout_of(message_type, fields_set, types, empty, nested)
+    return layout_of(message_type, fields_set, types, tuple(empty), tuple(nested))
 
 
 @lru_cache(maxsize=256)

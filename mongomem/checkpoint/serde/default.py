@@ -2,13 +2,13 @@
 Pure.
 
 A value of msgpack names a module and a name in it, which LangGraph imports and calls when it
-deserializes the value. Whoever can write to the database could so have any function called (the warning
-in the docstring of ``JsonPlusSerializer``). LangGraph's strict mode forbids all but its own types,
-and turns the dataclasses and models of an application into dicts unless the application lists them;
-only with ``LANGGRAPH_STRICT_MSGPACK`` set does a graph list those of its state.
+deserializes the value. Whoever can write to the database could so have any function called (the
+warning in the docstring of ``JsonPlusSerializer``). LangGraph's strict mode forbids all but its own
+types, and turns the dataclasses and models of an application into dicts unless the application
+lists them; only with ``LANGGRAPH_STRICT_MSGPACK`` set does a graph list those of its state.
 
-So the default here is in between. It deserializes what LangGraph's strict mode does, and beside it the
-classes of which that serializer writes objects, as far as the application has imported them. It
+So the default here is in between. It deserializes what LangGraph's strict mode does, and beside it
+objects of the classes that this serializer writes, as far as the application has imported them. It
 imports nothing, and calls no function.
 """
 

@@ -22,7 +22,7 @@ from mongomem.checkpoint.serde.message_cache import MessageCache
 class SaverCaches:
     """The caches of one saver and its clones, and what it knows of its collections."""
 
-    def __init__(self, cache_bytes: int) -> None:
+    def __init__(self, cache_bytes: int, cache_messages: bool = True) -> None:
         """Share `cache_bytes` out: chunks serve reads, parents puts, and messages both; threads are
         small.
         """
@@ -32,7 +32,7 @@ class SaverCaches:
             4 * share, ParentState.weight
         )
         self.threads: BoundedCache[str, ThreadState] = BoundedCache(share, ThreadState.weight)
-        self.messages = MessageCache(5 * share)
+        self.messages = MessageCache(5 * share) if cache_messages else None
         self.damage = Damage()
         self.is_set_up = False
         self.is_ours = False
@@ -53,5 +53,6 @@ class SaverCaches:
     def forget_all(self) -> None:
         """Drop everything, the bytes of chunks included."""
         for cache in (self.chunks, self.parents, self.threads, self.messages):
-            cache.clear()
+            if cache is not None:
+                cache.clear()
         thread_doc_id.cache_clear()

@@ -90,6 +90,9 @@ class MongoSaver(ThreadMethods):
         grace: How long a chunk that nothing refers to is kept, against puts that are under way.
         cache_bytes: How many bytes the saver may remember in this process: chunks, parents of puts,
             messages.
+        cache_messages: Whether messages of LangChain are remembered with their bytes, so that of a
+            long chat only new messages are serialized and deserialized. What is stored and read is
+            the same without it.
         concerns: Read preference, read concern and write concern; primary and majority by default.
         clock: Tells the time, aware and in UTC.
         allow_plaintext: Where the serializer encrypts, also read what stands there in plain, and go
@@ -116,6 +119,7 @@ class MongoSaver(ThreadMethods):
         clear_metadata: Collection[str] | None = None,
         grace: timedelta = timedelta(hours=1),
         cache_bytes: int = CACHE_BYTES,
+        cache_messages: bool = True,
         concerns: Concerns | None = None,
         clock: Callable[[], datetime] = utc_now,
         allow_plaintext: bool = False,
@@ -125,7 +129,8 @@ class MongoSaver(ThreadMethods):
         super().__init__(serde=checked_serde(serde))
         self._runners = runners_for(client, db_name, concerns)
         self._caches = SaverCaches(
-            checked_number("cache_bytes", cache_bytes, error=ConfigurationError)
+            checked_number("cache_bytes", cache_bytes, error=ConfigurationError),
+            checked_flag("cache_messages", cache_messages, ConfigurationError),
         )
         self._options = Options(
             Collections(checked_prefix(collection_prefix)),

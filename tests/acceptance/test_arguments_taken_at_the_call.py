@@ -23,7 +23,7 @@ from pymongo.monitoring import CommandListener
 from mongomem import InvalidInputError, MongoMemory, MongoSaver, MongoStore, User
 from mongomem.checkpoint.documents.metadata import queryable_copy
 from mongomem.checkpoint.serde.copies import detached
-from mongomem.checkpoint.serde.message_snapshots import KINDS
+from mongomem.checkpoint.serde.message_types import MESSAGE_TYPES
 from mongomem.engine.effects import HEAVY_BYTES
 from support.hostile import deep, many_times_over
 from support.savers import client_of
@@ -251,7 +251,7 @@ async def test_a_state_that_is_serialized_beside_the_loop_is_as_it_was_put(
     }  # as LangGraph's serializer has them
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS, key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("kind", sorted(MESSAGE_TYPES, key=lambda kind: kind.__name__))
 def test_a_detached_message_is_equal_and_shares_nothing(kind: Any) -> None:
     more = {
         "ToolMessage": {"tool_call_id": "1"},

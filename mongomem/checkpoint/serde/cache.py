@@ -1,4 +1,6 @@
-"""A mapping that is bounded in bytes: what every cache of the saver is made of."""
+"""A mapping that is bounded in bytes, which every cache of the saver is made of, and a doorkeeper,
+which decides what is worth caching.
+"""
 
 from __future__ import annotations
 
@@ -97,3 +99,40 @@ class BoundedCache(Guarded, Generic[K, V]):
         self._old.pop(key, None)
         if key in self._young:
             self._bytes -= self._weigh(self._young.pop(key)) + ENTRY_BYTES
+
+
+class Doorkeeper:
+    """Decides what a cache admits, where to fill it costs something. Safe to share between threads.
+
+    It remembers the keys that were asked for, each with the weight that its value would have in the
+    cache, as many as the cache has room for. A value whose key it remembers would have been found,
+    had it been cached, and is admitted. Where values are asked for in turn and are more than there
+    is room for, it remembers none of them long enough: they do not evict each other for nothing.
+
+    Args:
+        capacity: The bytes of the cache.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._read: BoundedCache[int, int] = BoundedCache(capacity, lambda weight: weight)
+        self._refused: BoundedCache[int, bool] = BoundedCache(capacity // 16, lambda _: 0)
+
+    def admit(self, key: int, weight: int) -> bool:
+        """Say whether to cache a value of this weight in bytes that was not found."""
+        is_remembered = self._read.get(key) is not None
+        self._read.put(key, min(weight, self._capacity // 2 - ENTRY_BYTES))
+        return is_remembered and weight <= self._capacity
+
+    def refuse(self, key: int) -> None:
+        """Admit a value no more."""
+        self._refused.put(key, True)
+
+    def refuses(self, key: int) -> bool:
+        """Say whether a value was refused."""
+        return self._refused.get(key) is not None
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._read.clear()
+        self._refused.clear()

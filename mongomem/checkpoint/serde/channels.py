@@ -70,15 +70,14 @@ class ParentState:
     def weight(self) -> int:
         """Return about how many bytes it holds."""
         inline = sum(len(value.ends) for value in self.channels.values())
-        regions = sum(
-            len(region.content) for known in self.known.values() for region in known.regions
-        )
-        regions += sum(len(piece) for known in self.known.values() for _, piece in known.growing)
-        return (
-            inline
-            + regions
-            + 100 * (len(self.versions) + sum(len(known.names) for known in self.known.values()))
-        )
+        entries = len(self.versions) + sum(len(chunks.names) for chunks in self.known.values())
+        return inline + sum(map(_content_bytes, self.known.values())) + 100 * entries
+
+
+def _content_bytes(chunks: ParentChunks) -> int:
+    """Return how many bytes of content the process still has of the chunks of a value."""
+    segments = sum(len(segment.content) for segment in chunks.segments)
+    return segments + sum(len(content) for _, content in chunks.open_chunks)
 
 
 NO_PARENT = ParentState({}, {}, {}, None)
@@ -180,7 +179,14 @@ def holds(parent: ParentState, channel: str, version: str | float | None) -> boo
 def encode(
     values: Mapping[str, Serialized], checkpoint: Checkpoint, parent: ParentState, key: bytes
 ) -> EncodedCheckpoint:
-    """Decide what of the values is inline, what is chunks and what is the parent's."""
+    """Decide what of the values is inline, what is chunks and what is the parent's.
+
+    What the parent holds at the same version comes first, for nothing of it is serialized or cut,
+    unless it is to stay inline for longer than `KEPT_BYTES` allows. New values are decided on
+    together, since all share the room of one document. Tails are looked at last: their sum is known
+    only when all is cut. Refused: to cut without tails from the start, which writes a chunk more
+    for every value that grows.
+    """
     versions = checkpoint["channel_versions"]
     kept = {
         channel: parent.channels[channel]
@@ -188,17 +194,30 @@ def encode(
         if holds(parent, channel, versions[channel])
     }
     fresh = {channel: value for channel, value in values.items() if channel not in kept}
-    cuts = _cut_kept(kept, key) | _cut_fresh(fresh, parent, key)
-    if sum(len(made.stored.ends) for made in cuts.values()) > ENDS_BYTES:
-        cuts |= _cut_without_tails(fresh, cuts, key)
+    cuts = _cut(kept, fresh, parent, key)
     stored = kept | {channel: made.stored for channel, made in cuts.items()}
     return EncodedCheckpoint(
         stored.pop(BODY),
         stored,
         _known(parent, kept, cuts),
-        {name: piece for made in cuts.values() for name, piece in made.chunks.items()},
+        {name: content for made in cuts.values() for name, content in made.chunks.items()},
         checkpoint["v"] < SENDS_IN_CHECKPOINT,
     )
+
+
+def _cut(
+    kept: Mapping[str, StoredValue],
+    fresh: Mapping[str, Serialized],
+    parent: ParentState,
+    key: bytes,
+) -> dict[str, ChunkedValue]:
+    """Cut what is not stored as the parent stores it, without tails where these come to more than
+    `ENDS_BYTES`.
+    """
+    cuts = _cut_kept(kept, key) | _cut_fresh(fresh, parent, key)
+    if sum(len(made.stored.ends) for made in cuts.values()) > ENDS_BYTES:
+        cuts |= _cut_without_tails(fresh, cuts, key)
+    return cuts
 
 
 def _known(
@@ -236,6 +255,7 @@ def _cut_without_tails(
 def _cut_fresh(
     values: Mapping[str, Serialized], parent: ParentState, key: bytes
 ) -> dict[str, ChunkedValue]:
+    """Keep the new values inline for which there is room, and cut the others."""
     sizes = [len(data) for _, data in values.values()]
     stay = fits(sizes, FRESH_BYTES, INLINE_BYTES)
     return {

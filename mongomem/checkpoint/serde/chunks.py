@@ -1,22 +1,23 @@
 """Values as content-defined chunks: what makes storage grow with what changed.
 
-A value is serialized bytes. A small one stays inline in its document. A larger one is cut where its
-content says so (FastCDC), and each chunk is stored once per thread under the hash of its content:
-appending to a list, trimming its head or editing its middle makes one or two new chunks.
+A value is serialized bytes. A small one stays inline in its document. A larger one is cut by
+content-defined chunking (FastCDC), and each chunk is stored once per thread under the hash of its
+content: appending to a list, trimming its head or editing its middle makes one or two new chunks.
 
-Two sizes of cut serve two ends. Where a value changes, chunks of about 1 KB keep the change small;
-where it has come to rest, one chunk of about 16 KB stands for a dozen of them, so that a long value
-is few documents to read. A region goes from small to large once the parent reaches every small
-chunk of it; a value with nothing to share goes large at once.
+There are chunks of two sizes. Where a value changes, chunks of about 1 KB keep the change small;
+where it does not, one chunk of about 16 KB replaces a dozen of them, so that a long value is few
+documents to read. Segments are what lies between two large cuts. A segment is rewritten as one
+large chunk once the parent references every small chunk of it; a value that has nothing in common
+with the parent is stored in large chunks at once.
 
-The ends of a value stay in the document: its first bytes, where serializers write lengths that
-change at every step, and what lies behind its last cut, which the next append would make a new
-chunk of. The names of the chunks, joined, are bytes themselves; while they are long they are cut
-and stored the same way, one level up, and their unfinished end stays in the document too:
+Head and tail of a value stay inline in the document. The head is its first bytes, where serializers
+write lengths that change at every step. The tail is what lies behind its last cut, which the next
+append would change. The hashes of the chunks, joined, are bytes themselves: a hash list. While it
+is long it is cut and stored the same way, one level up, and its own tail stays inline too:
 
-    bytes    = head + chunks named by names[-1] + tail
-    names[-1] = chunks named by names[-2], + what names holds in that place, and so on up to
-    names[0]
+    bytes     = head + chunks of the hashes in names[-1] + tail
+    names[-1] = chunks of the hashes in names[-2], joined, + the inline end of this level,
+                and so on up to names[0]
 
 The format depends on no cutter: any cut that joins to the same bytes reads the same. Pure: no
 document, no serializer, no server.
@@ -32,7 +33,7 @@ from typing import TypeAlias
 from pyfastcdc import FastCDC
 
 NAME_BYTES = 16
-"""Length of a chunk's name: a keyed hash of its content."""
+"""Length of the hash of a chunk: its name."""
 
 HEAD_BYTES = 16
 
@@ -44,10 +45,10 @@ LONGEST_SMALL = 4 * SMALL
 """The longest chunk that a small cut makes."""
 
 NAMES = 256
-"""Average size of a chunk of names."""
+"""Average size of a chunk of a hash list."""
 
 LONGEST_NAMES = 32 * NAME_BYTES
-"""Names beyond this are cut and stored one level up."""
+"""The longest hash list that is not cut and stored one level up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,9 @@ class StoredValue:
 
     Attributes:
         type: The serializer's name for the encoding, e.g. ``"msgpack"``.
-        ends: The bytes; of a value in chunks its head and its tail, joined.
-        names: Joined names of chunks, the highest level first; empty where `ends` is all.
+        ends: The inline bytes: all of them, or head and tail of a value in chunks.
+        names: The inline bytes of the hash list by level, the highest first; empty where `ends` is
+            all.
         size: Length of the serialized bytes.
     """
 
@@ -67,42 +69,40 @@ class StoredValue:
     size: int
 
     def whole(self, pieces: Sequence[bytes]) -> bytes:
-        """Put the bytes together: the ends, and between them the pieces that the lowest names
-        name.
-        """
-        return (
-            b"".join([self.ends[:HEAD_BYTES], *pieces, self.ends[HEAD_BYTES:]])
-            if self.names
-            else self.ends
-        )
+        """Return the serialized bytes, given the contents of the chunks in order."""
+        if not self.names:
+            return self.ends
+        return b"".join([self.ends[:HEAD_BYTES], *pieces, self.ends[HEAD_BYTES:]])
 
 
 Chunk: TypeAlias = tuple[bytes, bytes]
-"""A chunk: its name and its content."""
+"""A chunk: its hash and its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of a value between two large cuts, and the chunks that it is stored as."""
+    """A stretch of a value between two large cuts, and the hashes of the chunks it is stored as."""
 
     content: bytes
-    names: tuple[bytes, ...]
+    hashes: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ParentChunks:
-    """What is known of the same channel in the parent document.
+    """The chunks of the same channel in the parent document.
+
+    `segments` and `open_chunks` only avoid work: a value that begins with them is neither cut nor
+    hashed there again. Without them the same bytes are stored.
 
     Attributes:
-        names: Every chunk that its value reaches.
-        regions: Its regions, in order, where the process still has them: a value that begins with
-            them is not cut and hashed there again.
-        growing: The pieces behind them, likewise.
+        names: The hashes of all chunks that the value references, of content and hash lists.
+        segments: Its finished segments, in order, where the process still has them.
+        open_chunks: The chunks behind them, of the segment that is not finished, likewise.
     """
 
     names: frozenset[bytes] = frozenset()
-    regions: tuple[Segment, ...] = ()
-    growing: tuple[Chunk, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    open_chunks: tuple[Chunk, ...] = ()
 
 
 NO_PARENT_CHUNKS = ParentChunks()
@@ -110,8 +110,12 @@ NO_PARENT_CHUNKS = ParentChunks()
 
 @dataclass(frozen=True, slots=True)
 class ChunkedValue:
-    """A stored value with all of its chunks that are not known, by name, and what the next cut will
-    want to know.
+    """A value, chunked.
+
+    Attributes:
+        stored: What the document holds.
+        chunks: Content by hash: the chunks that the parent does not reference, to be written.
+        known: All chunks of the value, for the next put.
     """
 
     stored: StoredValue
@@ -128,124 +132,132 @@ def chunk_value(
     type: str,
     data: bytes,
     key: bytes,
-    known: ParentChunks = NO_PARENT_CHUNKS,
+    parent: ParentChunks = NO_PARENT_CHUNKS,
     *,
     keep_tail: bool = True,
 ) -> ChunkedValue:
-    """Cut a value into chunks named under `key`, with as many levels of names as it needs.
+    """Cut a value into chunks that are hashed under `key`, with as many levels of hash lists as it
+    needs.
 
-    From the front to the back: regions that are finished, the pieces of the one that grows, the
-    tail behind them. What the parent has of regions and pieces is compared and not cut again, so
-    the time is that of what changed. From the bottom to the top: names, and names of names. Cutting
-    the whole value anew would hash a long history at every step to find nothing new in it.
+    From the front to the back: finished segments, the chunks of the open segment, the tail. What
+    the parent has of segments and chunks is compared and not cut again, so the time is that of what
+    changed. Refused: cutting the whole value every time, which hashes a long history at every step
+    to find nothing new in it; and small chunks throughout, which are twelve times the documents of
+    a read. Then from the bottom to the top: the hash list, and the hash lists of its chunks.
 
     Without `keep_tail` the tail becomes a chunk too: for documents that hold too much already.
     """
-    regions, rest, chunks = _regions(data, key, known)
-    before = known.growing if len(regions) == len(known.regions) else ()
-    growing, tail = _growing(rest, key, before, keep_tail)
-    chunks |= dict(growing)
-    listed = [name for region in regions for name in region.names] + [name for name, _ in growing]
-    names, reached = _names_by_level(b"".join(listed), key, chunks)
-    stored = StoredValue(type, data[:HEAD_BYTES] + tail, names, len(data))
-    new = {name: piece for name, piece in chunks.items() if name not in known.names}
-    return ChunkedValue(stored, new, ParentChunks(reached, regions, tuple(growing)))
-
-
-def _names_by_level(
-    listed: bytes, key: bytes, chunks: dict[bytes, bytes]
-) -> tuple[tuple[bytes, ...], frozenset[bytes]]:
-    """Cut joined names while they are long, into `chunks`; return what stays of each level, and all
-    names there are.
-    """
-    unfinished, reached = list[bytes](), set(split(listed))
-    while len(listed) > LONGEST_NAMES:
-        *complete, rest = _cut(listed, NAMES)
-        pieces = _named(complete, key)
-        listed = b"".join([name for name, _ in pieces])
-        unfinished.append(rest)
-        chunks.update(pieces)
-        reached.update(split(listed))
-    return (listed, *reversed(unfinished)), frozenset(reached)
-
-
-def content_hash(piece: bytes, key: bytes) -> bytes:
-    """Name a chunk by its content: the same content under the same key has one name."""
-    return blake2b(piece, digest_size=NAME_BYTES, key=key).digest()
-
-
-def split(names: bytes) -> list[bytes]:
-    """Split joined names."""
-    return [names[start : start + NAME_BYTES] for start in range(0, len(names), NAME_BYTES)]
-
-
-def _regions(
-    data: bytes, key: bytes, known: ParentChunks
-) -> tuple[tuple[Segment, ...], bytes, dict[bytes, bytes]]:
-    """Return the finished regions of a value, the rest behind them, and the chunks that have to be
-    looked at.
-    """
     chunks: dict[bytes, bytes] = {}
-    regions: list[Segment] = []
-    start = HEAD_BYTES
-    for region in known.regions:
-        if not data.startswith(region.content, start):
-            break
-        regions.append(_at_rest(region, key, chunks))
-        start += len(region.content)
-    # A cut depends on nothing before the one before it, so cutting goes on where the known regions
-    # end.
-    *finished, growing = _cut(data[start:], LARGE)
-    regions += [_region(content, key, known, chunks) for content in finished]
-    return tuple(regions), growing, chunks
-
-
-def _growing(
-    content: bytes, key: bytes, before: Sequence[Chunk], keep_tail: bool
-) -> tuple[list[Chunk], bytes]:
-    """Return the pieces of an unfinished region, those from `before` that it begins with as they
-    are, and its tail.
-
-    Without `keep_tail` the tail is the last of the pieces, and empty.
-    """
-    pieces: list[Chunk] = []
-    start = 0
-    for name, piece in before:
-        if not content.startswith(piece, start):
-            break
-        pieces.append((name, piece))
-        start += len(piece)
-    *complete, tail = _cut(content[start:], SMALL)
-    return (
-        (pieces + _named(complete, key), tail)
-        if keep_tail
-        else (pieces + _named([*complete, tail], key), b"")
+    segments, open_content = _segments(data, key, parent, chunks)
+    before = parent.open_chunks if len(segments) == len(parent.segments) else ()
+    open_chunks, tail = _chunk_open_segment(open_content, key, before, keep_tail)
+    chunks.update(open_chunks)
+    levels, reached = _hash_levels(_hash_list(segments, open_chunks), key, chunks)
+    return ChunkedValue(
+        StoredValue(type, data[:HEAD_BYTES] + tail, levels, len(data)),
+        {name: content for name, content in chunks.items() if name not in parent.names},
+        ParentChunks(reached, segments, tuple(open_chunks)),
     )
 
 
-def _at_rest(region: Segment, key: bytes, chunks: dict[bytes, bytes]) -> Segment:
-    """Store a region that did not change as one large chunk."""
-    if len(region.names) == 1:
-        return region
-    name = content_hash(region.content, key)
-    chunks[name] = region.content
-    return Segment(region.content, (name,))
+def _segments(
+    data: bytes, key: bytes, parent: ParentChunks, chunks: dict[bytes, bytes]
+) -> tuple[tuple[Segment, ...], bytes]:
+    """Return the finished segments of a value, and the content behind them: the open segment.
 
-
-def _region(content: bytes, key: bytes, known: ParentChunks, chunks: dict[bytes, bytes]) -> Segment:
-    """Store a region large where all of it is new or all of it is known, else small where it
-    changed.
+    A cut depends on nothing in front of the cut before it, so cutting goes on where the segments
+    end that the value has in common with the parent. `chunks` takes the chunks that the parent may
+    not reference yet.
     """
-    name = content_hash(content, key)
-    small = _named(_cut(content, SMALL), key) if known.names and name not in known.names else []
-    if all(one in known.names for one, _ in small):
-        small = [(name, content)]
-    chunks.update(small)
-    return Segment(content, tuple([one for one, _ in small]))
+    segments: list[Segment] = []
+    start = HEAD_BYTES
+    for segment in parent.segments:
+        if not data.startswith(segment.content, start):
+            break
+        segments.append(_coarsened(segment, key, chunks))
+        start += len(segment.content)
+    *finished, open_content = _cut(data[start:], LARGE)
+    segments += [_new_segment(content, key, parent.names, chunks) for content in finished]
+    return tuple(segments), open_content
 
 
-def _named(pieces: Sequence[bytes], key: bytes) -> list[Chunk]:
-    return [(content_hash(piece, key), piece) for piece in pieces]
+def _coarsened(segment: Segment, key: bytes, chunks: dict[bytes, bytes]) -> Segment:
+    """Store a segment that did not change as one large chunk."""
+    if len(segment.hashes) == 1:
+        return segment
+    name = content_hash(segment.content, key)
+    chunks[name] = segment.content
+    return Segment(segment.content, (name,))
+
+
+def _new_segment(
+    content: bytes, key: bytes, referenced: frozenset[bytes], chunks: dict[bytes, bytes]
+) -> Segment:
+    """Store a segment that was cut now: as one large chunk where the parent references nothing at
+    all, that chunk, or every small chunk of it; else as small chunks, of which it may reference
+    some.
+    """
+    large = [(content_hash(content, key), content)]
+    is_fine = bool(referenced) and large[0][0] not in referenced
+    small = _hashed(_cut(content, SMALL), key) if is_fine else []
+    stored = large if all(name in referenced for name, _ in small) else small
+    chunks.update(stored)
+    return Segment(content, tuple([name for name, _ in stored]))
+
+
+def _chunk_open_segment(
+    content: bytes, key: bytes, before: Sequence[Chunk], keep_tail: bool
+) -> tuple[list[Chunk], bytes]:
+    """Return the small chunks of an unfinished segment, those from `before` that it begins with as
+    they are, and its tail, which is empty where it became a chunk.
+    """
+    chunks: list[Chunk] = []
+    start = 0
+    for chunk in before:
+        if not content.startswith(chunk[1], start):
+            break
+        chunks.append(chunk)
+        start += len(chunk[1])
+    *complete, tail = _cut(content[start:], SMALL)
+    if not keep_tail:
+        complete, tail = [*complete, tail], b""
+    return chunks + _hashed(complete, key), tail
+
+
+def _hash_list(segments: Sequence[Segment], open_chunks: Sequence[Chunk]) -> bytes:
+    hashes = [name for segment in segments for name in segment.hashes]
+    return b"".join([*hashes, *[name for name, _ in open_chunks]])
+
+
+def _hash_levels(
+    hash_list: bytes, key: bytes, chunks: dict[bytes, bytes]
+) -> tuple[tuple[bytes, ...], frozenset[bytes]]:
+    """Cut a hash list while it is long, into `chunks`; return the inline bytes of each level, the
+    highest first, and all hashes there are.
+    """
+    inline_ends, reached = list[bytes](), set(split(hash_list))
+    while len(hash_list) > LONGEST_NAMES:
+        *complete, inline_end = _cut(hash_list, NAMES)
+        inline_ends.append(inline_end)
+        level = _hashed(complete, key)
+        chunks.update(level)
+        hash_list = b"".join([name for name, _ in level])
+        reached.update(split(hash_list))
+    return (hash_list, *reversed(inline_ends)), frozenset(reached)
+
+
+def _hashed(contents: Sequence[bytes], key: bytes) -> list[Chunk]:
+    return [(content_hash(content, key), content) for content in contents]
+
+
+def content_hash(content: bytes, key: bytes) -> bytes:
+    """Return the hash that is the name of a chunk: the same content under the same key has one."""
+    return blake2b(content, digest_size=NAME_BYTES, key=key).digest()
+
+
+def split(hash_list: bytes) -> list[bytes]:
+    """Split joined hashes."""
+    return [hash_list[start : start + NAME_BYTES] for start in range(0, len(hash_list), NAME_BYTES)]
 
 
 def _cut(data: bytes, average: int) -> list[bytes]:

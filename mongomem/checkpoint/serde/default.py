@@ -1,14 +1,14 @@
-"""The serializer of a saver that is not given one: LangGraph's, which revives data types only.
+"""The serializer of a saver that is not given one: LangGraph's, which deserializes data types only.
 Pure.
 
 A value of msgpack names a module and a name in it, which LangGraph imports and calls when it
-revives the value. Whoever can write to the database could so have any function called (the warning
-in the docstring of ``JsonPlusSerializer``). LangGraph's strict mode forbids all but its own types,
-and turns the dataclasses and models of an application into dicts unless the application lists them;
-only with ``LANGGRAPH_STRICT_MSGPACK`` set does a graph list those of its state.
+deserializes the value. Whoever can write to the database could so have any function called (the
+warning in the docstring of ``JsonPlusSerializer``). LangGraph's strict mode forbids all but its own
+types, and turns the dataclasses and models of an application into dicts unless the application
+lists them; only with ``LANGGRAPH_STRICT_MSGPACK`` set does a graph list those of its state.
 
-So the default here is in between. It revives what LangGraph's strict mode does, and beside it the
-classes of which that serializer writes objects, as far as the application has imported them. It
+So the default here is in between. It deserializes what LangGraph's strict mode does, and beside it
+objects of the classes that this serializer writes, as far as the application has imported them. It
 imports nothing, and calls no function.
 """
 
@@ -89,13 +89,16 @@ def checked_allowlist(allowlist: object) -> list[Any]:
             f"the allowlist must be a list that can be read, not {shown(allowlist)}"
         ) from error
     for one in types:
-        if not isinstance(one, type) and not (
-            isinstance(one, tuple) and {*map(type, one)} == {str}
-        ):
+        if not isinstance(one, type) and not _is_path(one):
             raise InvalidInputError(
                 f"an allowlist holds types, and tuples such as (module, name), not {shown(one)}"
             )
     return types
+
+
+def _is_path(one: object) -> bool:
+    """Say whether something is a tuple of strings, such as (module, name)."""
+    return isinstance(one, tuple) and {*map(type, one)} == {str}
 
 
 def checked_serde(serde: Any) -> SerializerProtocol:

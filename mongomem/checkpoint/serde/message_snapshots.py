@@ -1,8 +1,8 @@
-"""Images of messages: what a message was, kept so that nobody can change it.
+"""Snapshots of messages: the state of a message at one moment, which nobody can change.
 
-An image is made only of LangChain's own message classes with plain content: texts, numbers, lists
-and dicts. Anything else about a message, a subclass, an array, an object of the application, and
-there is none. What such images are for stands in `mongomem.checkpoint.serde.message_cache`. Pure.
+There are snapshots only of LangChain's own message classes with plain content: texts, numbers,
+lists and dicts. Of a message with anything else in it, an array, an object of the application, or
+of a subclass, there is none. Only `mongomem.checkpoint.serde.message_cache` knows snapshots. Pure.
 """
 
 from __future__ import annotations
@@ -12,118 +12,109 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from langchain_core import messages
-
-KINDS: frozenset[type[Any]] = frozenset(
-    {
-        messages.AIMessage,
-        messages.AIMessageChunk,
-        messages.ChatMessage,
-        messages.FunctionMessage,
-        messages.HumanMessage,
-        messages.SystemMessage,
-        messages.ToolMessage,
-    }
-)
-"""The classes that images are made of: they have no private state, make up nothing when they are
-revived, and are allowed by every serializer (``SAFE_MSGPACK_TYPES`` of langgraph)."""
+from mongomem.checkpoint.serde.message_types import LEAVES, set_slot
 
 DEEPEST = 16
-"""How deeply the content of an image may be nested."""
+"""How deeply the content of a snapshot may be nested."""
 
-IMAGE_BYTES, CONTAINER_BYTES, LEAF_BYTES = 600, 120, 40
-"""About what an image, a container and anything else in it occupy, texts not counted (CPython
+SNAPSHOT_BYTES, CONTAINER_BYTES, LEAF_BYTES = 600, 120, 40
+"""About what a snapshot, a container and anything else in it occupy, texts not counted (CPython
 3.11)."""
 
-LEAVES = frozenset({type(None), bool, int, float, str, bytes})
-
 EMPTIES: Mapping[type[Any], Any] = {dict: {}, list: []}
-"""What stands in images for containers that are empty. Nobody else gets to see these two."""
-
-set_slot = object.__setattr__
+"""One empty container of each type, which all snapshots share. Copies of snapshots have their
+own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What images have in common; most messages of a kind share one.
+class Layout:
+    """What snapshots have in common; most messages of a class share one.
 
     Attributes:
-        kind: The class of the message.
-        given: The names of the fields that were set and not left to their default.
+        message_type: The class of the message.
+        fields_set: The names of the fields that were set and not left to their default.
         types: The types of its fields, in their order.
         empty: The names of the fields that hold an empty container, and the type of that.
-        deep: The names of the fields that hold something else than a text, None or an empty
+        nested: The names of the fields that hold anything else than a text, None or an empty
             container.
     """
 
-    kind: type[Any]
-    given: frozenset[str]
+    message_type: type[Any]
+    fields_set: frozenset[str]
     types: tuple[type[Any], ...]
     empty: tuple[tuple[str, type[Any]], ...]
-    deep: tuple[str, ...]
+    nested: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MessageSnapshot:
-    """A message as it was, and its bytes as an element of a list. Shares nothing mutable with
-    anybody.
+    """The state of a message, and its bytes as an element of a list. Shares nothing mutable with
+    any message.
 
     Attributes:
         data: The serialized bytes.
-        shape: Its class, and which kinds of values it has where.
+        layout: Its class, and which types of values its fields have.
         fields: Its fields.
-        extra: What it was given beyond the fields of its class.
+        extra: Its extra fields, beyond those of its class.
         weight: About how many bytes it holds.
     """
 
     data: bytes
-    shape: Shape
+    layout: Layout
     fields: dict[str, Any]
     extra: dict[str, Any] | None
     weight: int
 
     def copy(self) -> Any:
-        """Return a new message like it, put together as pydantic's own ``model_copy`` does."""
-        shape, fields, extra = self.shape, self.fields.copy(), self.extra
-        for name, kind in shape.empty:
-            fields[name] = kind()
-        for name in shape.deep:
-            fields[name] = plain_copy(fields[name])
-        made = object.__new__(shape.kind)
-        set_slot(made, "__dict__", fields)
-        set_slot(made, "__pydantic_fields_set__", set(shape.given))
-        set_slot(
-            made,
-            "__pydantic_extra__",
-            None if extra is None else plain_copy(extra) if extra else {},
-        )
-        set_slot(made, "__pydantic_private__", None)
-        return made
+        """Return a new message in this state, put together as pydantic's own ``model_copy`` does.
 
-    def shows(self, message: Any) -> bool:
-        """Say whether a message is still as it was, so that its bytes are those of the message."""
-        shape, fields, extra = self.shape, message.__dict__, message.__pydantic_extra__
-        # Types first: only then is it sure that a comparison asks nobody else's ``__eq__``.
-        if type(message) is not shape.kind or tuple(map(type, fields.values())) != shape.types:
+        Texts and None, which most fields are, are shared, so only the fields that the layout lists
+        are copied. `copy.deepcopy` of a message would take ten times as long.
+        """
+        layout, fields, extra = self.layout, self.fields.copy(), self.extra
+        for name, container in layout.empty:
+            fields[name] = container()
+        for name in layout.nested:
+            fields[name] = plain_copy(fields[name])
+        if extra is not None:
+            extra = plain_copy(extra) if extra else {}
+        message = object.__new__(layout.message_type)
+        set_slot(message, "__dict__", fields)
+        set_slot(message, "__pydantic_fields_set__", set(layout.fields_set))
+        set_slot(message, "__pydantic_extra__", extra)
+        set_slot(message, "__pydantic_private__", None)
+        return message
+
+    def matches(self, message: Any) -> bool:
+        """Say whether a message is in this state, so that `data` is its bytes.
+
+        Types are compared first: only then is it sure that comparing values calls no ``__eq__`` of
+        the application.
+        """
+        layout, fields, extra = self.layout, message.__dict__, message.__pydantic_extra__
+        if type(message) is not layout.message_type:
+            return False
+        if tuple(map(type, fields.values())) != layout.types:
             return False
         try:
-            is_same = same(fields, self.fields) if shape.deep else fields == self.fields
-            return is_same and (same(extra, self.extra) if self.extra else extra == self.extra)
+            is_equal = identical(fields, self.fields) if layout.nested else fields == self.fields
+            return is_equal and (
+                identical(extra, self.extra) if self.extra else extra == self.extra
+            )
         except RuntimeError:  # another thread is changing it
             return False
 
 
 def snapshot_of(message: Any, data: bytes = b"") -> MessageSnapshot | None:
-    """Make the image of a message, or None where it holds something that is not plain.
+    """Make the snapshot of a message of a class whose slots are known, or None where it holds
+    something that is not plain.
 
     Everything is copied before anything is looked at: another thread may change the message
-    meanwhile, and kinds and weight must be those of what the image holds. Texts and None, which
-    most fields are, are taken as they are, and the containers of most others are empty: one shared
-    object stands for all of these, and only the `deep` fields cost a copy, here and in every
-    message made of the image. `copy.deepcopy` would copy by the methods of the application's
-    classes, and not say whether a value is plain.
+    meanwhile, and layout and weight must be those of what the snapshot holds. `copy.deepcopy` was
+    refused: it copies by the methods of the application's classes, and does not say whether a value
+    is plain.
     """
-    if type(message) not in KINDS or message.__pydantic_private__ is not None:
+    if message.__pydantic_private__ is not None:
         return None
     try:
         fields = {
@@ -133,55 +124,46 @@ def snapshot_of(message: Any, data: bytes = b"") -> MessageSnapshot | None:
         extra = plain_copy(message.__pydantic_extra__)
     except (NotPlainError, RuntimeError):  # RuntimeError: another thread is changing it
         return None
-    others = [
-        (name, type(value))
-        for name, value in fields.items()
-        if value is not None and type(value) is not str
-    ]
-    empty = tuple([(name, kind) for name, kind in others if kind in EMPTIES and not fields[name]])
-    deep = tuple([name for name, kind in others if kind not in EMPTIES or fields[name]])
-    return _image(message, data, fields, extra, empty, deep)
+    layout = _share_empties(type(message), frozenset(message.__pydantic_fields_set__), fields)
+    nested = [fields[name] for name in layout.nested]
+    weight = SNAPSHOT_BYTES + 2 * len(data) + sum(map(weight_of, [*nested, extra]))
+    return MessageSnapshot(data, layout, fields, extra, weight)
 
 
-def _image(
-    message: Any,
-    data: bytes,
-    fields: dict[str, Any],
-    extra: dict[str, Any] | None,
-    empty: tuple[tuple[str, type[Any]], ...],
-    deep: tuple[str, ...],
-) -> MessageSnapshot:
-    """Make the image of a message from plain copies of its fields, which it keeps."""
-    for name, container in empty:
-        fields[name] = EMPTIES[container]
-    given, types = frozenset(message.__pydantic_fields_set__), tuple(map(type, fields.values()))
-    weight = (
-        IMAGE_BYTES
-        + 2 * len(data)
-        + sum([weight_of(fields[name]) for name in deep])
-        + weight_of(extra)
-    )
-    kind: Any = type(message)
-    return MessageSnapshot(data, shape_of(kind, given, types, empty, deep), fields, extra, weight)
+def _share_empties(message_type: Any, fields_set: frozenset[str], fields: dict[str, Any]) -> Layout:
+    """Return the layout of fields, and put the shared `EMPTIES` in the place of their empty
+    containers: most containers of most messages are empty.
+    """
+    empty: list[tuple[str, type[Any]]] = []
+    nested: list[str] = []
+    for name, value in fields.items():
+        kind = type(value)
+        if kind in EMPTIES and not value:
+            fields[name] = EMPTIES[kind]
+            empty.append((name, kind))
+        elif value is not None and kind is not str:
+            nested.append(name)
+    types = tuple(map(type, fields.values()))
+    return layout_of(message_type, fields_set, types, tuple(empty), tuple(nested))
 
 
 @lru_cache(maxsize=256)
-def shape_of(
-    kind: Any,
-    given: frozenset[str],
+def layout_of(
+    message_type: Any,
+    fields_set: frozenset[str],
     types: tuple[Any, ...],
     empty: tuple[tuple[str, Any], ...],
-    deep: tuple[str, ...],
-) -> Shape:
-    """Return the one shape that all messages like this share."""
-    return Shape(kind, given, types, empty, deep)
+    nested: tuple[str, ...],
+) -> Layout:
+    """Return the one layout that all messages like this share."""
+    return Layout(message_type, fields_set, types, empty, nested)
 
 
 class NotPlainError(TypeError):
     """A value is not made of plain ones."""
 
 
-def plain_copy(value: Any, room: int = DEEPEST) -> Any:
+def plain_copy(value: Any, depth_left: int = DEEPEST) -> Any:
     """Copy a leaf, or lists and dicts of leaves.
 
     Raises:
@@ -190,10 +172,10 @@ def plain_copy(value: Any, room: int = DEEPEST) -> Any:
     kind = type(value)
     if kind in LEAVES:
         return value
-    if room and kind is dict:
-        return {plain_copy(key, 0): plain_copy(one, room - 1) for key, one in value.items()}
-    if room and kind is list:
-        return [plain_copy(one, room - 1) for one in value]
+    if depth_left and kind is dict:
+        return {plain_copy(key, 0): plain_copy(one, depth_left - 1) for key, one in value.items()}
+    if depth_left and kind is list:
+        return [plain_copy(one, depth_left - 1) for one in value]
     raise NotPlainError(kind.__name__)
 
 
@@ -205,19 +187,17 @@ def weight_of(value: Any) -> int:
     return CONTAINER_BYTES + sum(map(weight_of, value)) if kind is list else LEAF_BYTES
 
 
-def same(one: Any, other: Any) -> bool:
+def identical(one: Any, other: Any) -> bool:
     """Say whether a value is the plain value `other`: of its types, in its order, and so of the
     same bytes.
     """
     kind = type(other)
     if type(one) is not kind:
         return False
-    if kind is dict:
-        return (
-            len(one) == len(other)
-            and all(map(same, one, other))
-            and all(map(same, one.values(), other.values()))
-        )
+    if kind is float:
+        return bool(one.hex() == other.hex())
     if kind is list:
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one.hex() == other.hex() if kind is float else one == other)
+        return len(one) == len(other) and all(map(identical, one, other))
+    if kind is dict:
+        return identical([*one], [*other]) and all(map(identical, one.values(), other.values()))
+    return bool(one == other)

@@ -139,24 +139,26 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class ValueSerializer:
-    """The serializer that makes bytes, what it need not do twice, and the cipher that seals them,
-    if any.
+    """The serializer that makes bytes, the cache of messages that were serialized before, and the
+    cipher that seals bytes, if any.
     """
 
     serde: SerializerProtocol
-    memo: MessageCache | None
+    messages: MessageCache | None
     cipher: CipherProtocol | None
     policy: Policy = PROVEN
 
     @classmethod
     def of(
-        cls, serde: SerializerProtocol, memo: MessageCache, policy: Policy = PROVEN
+        cls, serde: SerializerProtocol, messages: MessageCache | None, policy: Policy = PROVEN
     ) -> ValueSerializer:
-        """Take an encrypting serializer apart; any other is used as it is."""
+        """Take an encrypting serializer apart; any other is used as it is. Without a message cache
+        lists of messages are serialized as all else is.
+        """
         inner, cipher = (
             (serde.serde, serde.cipher) if isinstance(serde, EncryptedSerializer) else (serde, None)
         )
-        return cls(inner, memo if _is_standard(inner) else None, cipher, policy)
+        return cls(inner, messages if _is_standard(inner) else None, cipher, policy)
 
     @property
     def seals(self) -> bool:
@@ -170,8 +172,8 @@ class ValueSerializer:
         Raises:
             ConfigurationError: The serializer gives something else.
         """
-        if self.memo is not None and type(value) is list:
-            return self.memo.dumps(self.serde, value)
+        if self.messages is not None and type(value) is list:
+            return self.messages.dumps(self.serde, value)
         dumped: Any = self.serde.dumps_typed(value)
         kind, data = dumped
         if not isinstance(kind, str) or not isinstance(data, bytes | bytearray | memoryview):
@@ -182,8 +184,8 @@ class ValueSerializer:
 
     def loads(self, type: str, data: bytes) -> Any:
         """Deserialize bytes that were opened."""
-        if self.memo is not None and type == MSGPACK:
-            return self.memo.loads(self.serde, data)
+        if self.messages is not None and type == MSGPACK:
+            return self.messages.loads(self.serde, data)
         return self.serde.loads_typed((type, data))
 
     def seal(self, data: bytes, binding: Binding, compress: bool = True) -> Document:

@@ -5,6 +5,7 @@ event loop. Pure.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -34,7 +35,7 @@ def size_to_serialize(checkpoint: Checkpoint, parent: ParentState) -> int:
     )
 
 
-def estimate_size(value: Any, room: int = DEEPEST) -> int:
+def estimate_size(value: Any, depth_left: int = DEEPEST) -> int:
     """Return about how many bytes a value comes to, where what was not looked at is like what was.
 
     Asks the built-in types alone and calls nothing of a value's own: those may fail, lie or take
@@ -43,26 +44,32 @@ def estimate_size(value: Any, room: int = DEEPEST) -> int:
     try:
         if isinstance(value, str):
             return LEAST_BYTES + str.__len__(value)
-        count, sample = _looked_into(value)
+        count, sample = _sample(value)
     except Exception:  # it has no fields, or whatever a value may do when it is only looked at
         count, sample = 0, []
-    if not sample or not room:
+    if not sample or not depth_left:
         return LEAST_BYTES + _buffer_size(value)
-    return sum(estimate_size(one, room - 1) for one in sample) * count // len(sample)
+    return sum(estimate_size(one, depth_left - 1) for one in sample) * count // len(sample)
 
 
-def _looked_into(value: Any) -> tuple[int, list[Any]]:
+def _sample(value: Any) -> tuple[int, list[Any]]:
     """Return how many values are in a value, and the last of them."""
-    if isinstance(value, list):
-        return list.__len__(value), list.__getitem__(value, slice(-SAMPLE, None))
-    if isinstance(value, tuple):
-        return tuple.__len__(value), list(tuple.__getitem__(value, slice(-SAMPLE, None)))
-    if isinstance(value, dict):
-        return dict.__len__(value), list(islice(reversed(dict.values(value)), SAMPLE))
+    for container, length, last in SAMPLED:
+        if isinstance(value, container):
+            return length(value), last(value)
     if type(value) in (set, frozenset, deque):
         return len(value), list(islice(value, SAMPLE))
     fields = object.__getattribute__(value, "__dict__")
     return (1, [fields]) if type(fields) is dict else (0, [])
+
+
+SAMPLED: tuple[tuple[type, Callable[[Any], int], Callable[[Any], list[Any]]], ...] = (
+    (list, list.__len__, lambda value: list.__getitem__(value, slice(-SAMPLE, None))),
+    (tuple, tuple.__len__, lambda value: [*tuple.__getitem__(value, slice(-SAMPLE, None))]),
+    (dict, dict.__len__, lambda value: [*islice(reversed(dict.values(value)), SAMPLE)]),
+)
+"""Containers by class, with how long they are and their last values: asked of the class, since a
+subclass may answer otherwise."""
 
 
 def _buffer_size(value: Any) -> int:

@@ -29,17 +29,25 @@ def next_version(current: object, fraction: float) -> Version:
         InvalidInputError: `current` is no version.
     """
     if current is None:
-        return _written(1, fraction)
-    if isinstance(current, str) and (count := str.__str__(current).partition(".")[0]).isdecimal():
-        return _written(int(count) + 1, fraction)
-    if isinstance(current, float) and math.isfinite(number := float.__float__(current)):
-        return max(number + 1, math.nextafter(number, math.inf))
-    if isinstance(current, int) and not isinstance(current, bool):
+        return _as_string(1, fraction)
+    if isinstance(current, str):
+        count = str.__str__(current).partition(".")[0]
+        if count.isdecimal():
+            return _as_string(int(count) + 1, fraction)
+    elif isinstance(current, float):
+        if math.isfinite(current):
+            return _above(float.__float__(current))
+    elif isinstance(current, int) and not isinstance(current, bool):
         return int.__int__(current) + 1
     raise InvalidInputError(
         f"the version of a channel is a number, or a string that begins with one: {shown(current)}"
     )
 
 
-def _written(count: int, fraction: float) -> str:
+def _above(number: float) -> float:
+    """Return a larger float: from 2**53 on, to add 1 changes nothing."""
+    return max(number + 1, math.nextafter(number, math.inf))
+
+
+def _as_string(count: int, fraction: float) -> str:
     return f"{count:032}.{fraction:016}"

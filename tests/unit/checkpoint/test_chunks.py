@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from hashlib import blake2b
 from itertools import pairwise
 
 import pytest
@@ -162,3 +163,34 @@ def test_growth_is_linear() -> None:
     added = stored_one_after_the_other([listed(parts[:count]) for count in range(1, 201)])
     halves = [sum(added[:100]), sum(added[100:])]
     assert max(later / earlier for earlier, later in pairwise(halves)) < 1.6
+
+
+def chunk_digest(made: list[ChunkedValue]) -> tuple[int, str]:
+    """Return how many chunks there are, and a digest of what is stored."""
+    chunks = dict(sorted(chunk for one in made for chunk in one.chunks.items()))
+    stored = [part for one in made for part in (one.stored.ends, *one.stored.names)]
+    parts = [*chunks, *chunks.values(), *stored]
+    joined = b"".join([len(part).to_bytes(4, "big") + part for part in parts])
+    return len(chunks), blake2b(joined, digest_size=8).hexdigest()
+
+
+GOLDEN = random.Random(7).randbytes(200_000)
+
+
+def test_a_value_is_stored_as_it_was_by_every_version_before() -> None:
+    """Other cuts would be read as well, and share nothing with what is stored."""
+    whole = chunk_value("t", GOLDEN, b"")
+    assert chunk_digest([whole]) == (13, "af7256694cb387fe")
+    edited = GOLDEN[:100_000] + b"new" + GOLDEN[100_000:] + b"more" * 500
+    assert chunk_digest([chunk_value("t", edited, b"", whole.known)]) == (12, "8575915af6e86bf0")
+    keyed = chunk_value("t", GOLDEN + b"more" * 500, b"k" * 32, keep_tail=False)
+    assert chunk_digest([keyed]) == (14, "923aac33df747b23")
+    grown = [chunk_value("t", GOLDEN[:50_000], b"")]
+    for end in range(51_000, 90_000, 1_000):
+        grown.append(chunk_value("t", GOLDEN[:end], b"", grown[-1].known))
+    assert chunk_digest(grown) == (58, "b661fd5e3871c6b4")
+    fine = ParentChunks(grown[-1].known.names)
+    assert chunk_digest([chunk_value("t", GOLDEN[1_000:120_000], b"", fine)]) == (
+        37,
+        "8a51a47405b986e5",
+    )

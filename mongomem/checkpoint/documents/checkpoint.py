@@ -131,7 +131,7 @@ def encode_checkpoint(
         compress: Whether its content is compressed.
     """
     channels = checkpoint.channels.items()
-    content = b"".join([checkpoint.body.ends, *(value.ends for _, value in channels)])
+    content = b"".join([checkpoint.body.inline, *(value.inline for _, value in channels)])
     return {
         "_id": checkpoint_doc_id(checkpoint.address),
         "type": CHECKPOINT,
@@ -158,7 +158,7 @@ def _encode_ref(ref: CheckpointRef) -> Document:
 
 
 def _described(value: StoredValue) -> Document:
-    return {**encode_value(value), "length": len(value.ends)}
+    return {**encode_value(value), "length": len(value.inline)}
 
 
 def decode_checkpoint(document: Document, serializer: ValueSerializer) -> StoredCheckpoint:
@@ -237,7 +237,7 @@ def encode_write(
         "schema_version": SCHEMA_VERSION,
         **({} if write.epoch is None else {"epoch": write.epoch}),
         **encode_value(write.value),
-        **serializer.seal(write.value.ends, write.binding, compress),
+        **serializer.seal(write.value.inline, write.binding, compress),
     }
 
 

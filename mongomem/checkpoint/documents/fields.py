@@ -53,34 +53,36 @@ def utc(moment: datetime) -> datetime:
 
 
 def encode_value(value: StoredValue) -> Document:
-    """Return the fields that describe a stored value, whose ends stand elsewhere."""
+    """Return the fields that describe a stored value, whose inline bytes are elsewhere."""
     fields: Document = {"type": value.type}
-    if value.names:
-        fields |= {"chunks": list(value.names), "size": value.size}
+    if value.hash_levels:
+        fields |= {"chunks": list(value.hash_levels), "size": value.size}
     return fields
 
 
-def decode_value(fields: Mapping[str, Any], ends: bytes) -> StoredValue:
-    """Read the description of a stored value whose ends were found.
+def decode_value(fields: Mapping[str, Any], inline: bytes) -> StoredValue:
+    """Read the description of a stored value whose inline bytes were found.
 
     Raises:
         CorruptDataError: It lacks a field, or a field is of another type.
     """
     kind = read_field(fields, "type", str)
     if "chunks" not in fields:
-        return StoredValue(kind, ends, (), len(ends))
-    names = tuple(fields["chunks"]) if isinstance(fields["chunks"], list) else ()
-    if not 0 < len(names) <= MOST_LEVELS or not all(isinstance(one, bytes) for one in names):
+        return StoredValue(kind, inline, (), len(inline))
+    levels = tuple(fields["chunks"]) if isinstance(fields["chunks"], list) else ()
+    if not 0 < len(levels) <= MOST_LEVELS or not all(isinstance(one, bytes) for one in levels):
         raise CorruptDataError(f"its chunks are no names by level: {shown(fields['chunks'])}")
     if (
-        len(names[0]) % NAME_BYTES
+        len(levels[0]) % NAME_BYTES
     ):  # those of lower levels are whole only with what their chunks hold
         raise CorruptDataError(f"its chunks are no names of {NAME_BYTES} bytes each")
-    return StoredValue(kind, ends, tuple([bytes(one) for one in names]), read_count(fields, "size"))
+    return StoredValue(
+        kind, inline, tuple([bytes(one) for one in levels]), read_count(fields, "size")
+    )
 
 
 def decode_values(described: Sequence[Mapping[str, Any]], content: bytes) -> list[StoredValue]:
-    """Read the values of a document, whose ends stand one behind the other in its content, each of
+    """Read the values of a document, whose inline bytes are one behind the other in its content, each of
     its `length`.
     """
     lengths = [read_count(fields, "length") for fields in described]

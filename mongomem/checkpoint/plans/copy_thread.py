@@ -77,7 +77,7 @@ class ThreadContent:
     def size(self) -> int:
         """Return how many inline bytes its documents hold."""
         values = [value for one in self.checkpoints for value in (one.body, *one.channels.values())]
-        return sum(len(value.ends) for value in [*values, *(one.value for one in self.writes)])
+        return sum(len(value.inline) for value in [*values, *(one.value for one in self.writes)])
 
     def in_thread(self, thread_id: str, epoch: int, now: datetime) -> ThreadContent:
         """Return the same checkpoints and writes as they are in another thread."""

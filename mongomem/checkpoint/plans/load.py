@@ -150,10 +150,14 @@ async def resolve_hash_lists(context: Context, values: Sequence[ValueOf]) -> lis
         MissingChunkError: A chunk is gone.
         CorruptDataError: A chunk is not what was stored.
     """
-    lists = [HashList.of(value.names[0]) if value.names else INLINE for _, value in values]
-    depth = max((len(value.names) for _, value in values), default=0)
+    lists = [
+        HashList.of(value.hash_levels[0]) if value.hash_levels else INLINE for _, value in values
+    ]
+    depth = max((len(value.hash_levels) for _, value in values), default=0)
     for level in range(1, depth):
-        deeper = [index for index, (_, value) in enumerate(values) if len(value.names) > level]
+        deeper = [
+            index for index, (_, value) in enumerate(values) if len(value.hash_levels) > level
+        ]
         chunks = await _chunks_of(
             context, [values[index] for index in deeper], [lists[index] for index in deeper]
         )
@@ -182,7 +186,7 @@ def _list_below(
     Raises:
         CorruptDataError: They are no hashes, or more than the value has bytes for.
     """
-    joined = b"".join([*chunks, value.names[level]])
+    joined = b"".join([*chunks, value.hash_levels[level]])
     if len(joined) % NAME_BYTES or len(joined) > value.size + LONGEST_NAMES:
         raise CorruptDataError(f"{ref}: the names of its chunks are damaged")
     return HashList.of(joined, above.reached)
@@ -199,18 +203,18 @@ async def load_content(
     """
     chunks = await _chunks_of(context, values, lists)
     return [
-        _joined(ref, value, own) if own else value.ends
+        _joined(ref, value, own) if own else value.inline
         for (ref, value), own in zip(values, chunks, strict=True)
     ]
 
 
 def _joined(ref: CheckpointRef, value: StoredValue, chunks: Sequence[bytes]) -> bytes:
-    size = len(value.ends) + sum(map(len, chunks))
+    size = len(value.inline) + sum(map(len, chunks))
     if size != value.size:  # before anything is made of them: sizes may lie
         raise CorruptDataError(
             f"{ref}: {value.size} bytes of a value were stored, and {size} are there"
         )
-    return value.whole(chunks)
+    return value.join(chunks)
 
 
 async def fetch(context: Context, refs: Mapping[bytes, CheckpointRef]) -> dict[bytes, bytes]:

@@ -309,7 +309,7 @@ def _cache(
     for name, piece in encoded.chunks.items():
         context.caches.chunks.put(chunk_doc_id(thread_id, name), piece)
     versions = dict(new.checkpoint["channel_versions"])
-    parent = ParentState(versions, encoded.channels, encoded.known, thread.generation)
+    parent = ParentState(versions, encoded.channels, encoded.referenced, thread.generation)
     begun = replace(
         thread,
         begins=False,

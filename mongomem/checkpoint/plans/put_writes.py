@@ -102,7 +102,7 @@ async def store_writes(context: Context, task: Task, serialized: Sequence[Serial
 def _stored_write(
     task: Task, write: SerializedWrite, value: StoredValue, epoch: int | None, now: datetime
 ) -> StoredWrite:
-    own_epoch = epoch if value.names else None
+    own_epoch = epoch if value.hash_levels else None
     return StoredWrite(
         task.ref, task.task_id, task.task_path, write.idx, write.channel, value, own_epoch, now
     )

@@ -58,20 +58,20 @@ class ParentState:
     Attributes:
         versions: The version of every channel.
         channels: The values that it holds.
-        known: What is known of their chunks, by channel.
+        referenced: What is known of their chunks, by channel.
         generation: The generation of the thread that it was seen under; None if that was not known.
     """
 
     versions: dict[str, str | int | float]
     channels: dict[str, StoredValue]
-    known: dict[str, ParentChunks]
+    referenced: dict[str, ParentChunks]
     generation: int | None
 
     def weight(self) -> int:
         """Return about how many bytes it holds."""
-        inline = sum(len(value.ends) for value in self.channels.values())
-        entries = len(self.versions) + sum(len(chunks.names) for chunks in self.known.values())
-        return inline + sum(map(_content_bytes, self.known.values())) + 100 * entries
+        inline = sum(len(value.inline) for value in self.channels.values())
+        entries = len(self.versions) + sum(len(chunks.names) for chunks in self.referenced.values())
+        return inline + sum(map(_content_bytes, self.referenced.values())) + 100 * entries
 
 
 def _content_bytes(chunks: ParentChunks) -> int:
@@ -96,7 +96,7 @@ class EncodedCheckpoint:
     Attributes:
         body: The checkpoint without its values, with its metadata.
         channels: The values, by channel.
-        known: The chunks that each of the values reaches.
+        referenced: The chunks that each of the values reaches.
         chunks: Content by name: the chunks that the parent does not reach, to be written.
         sends_in_parent: Whether the format is one that leaves pending sends with the parent's
             writes.
@@ -104,7 +104,7 @@ class EncodedCheckpoint:
 
     body: StoredValue
     channels: dict[str, StoredValue]
-    known: dict[str, ParentChunks]
+    referenced: dict[str, ParentChunks]
     chunks: dict[bytes, bytes]
     sends_in_parent: bool
 
@@ -215,7 +215,7 @@ def _cut(
     `ENDS_BYTES`.
     """
     cuts = _cut_kept(kept, key) | _cut_fresh(fresh, parent, key)
-    if sum(len(made.stored.ends) for made in cuts.values()) > ENDS_BYTES:
+    if sum(len(made.stored.inline) for made in cuts.values()) > ENDS_BYTES:
         cuts |= _cut_without_tails(fresh, cuts, key)
     return cuts
 
@@ -226,16 +226,20 @@ def _known(
     """Return what the next put will know of the chunks of each value; a value without chunks has no
     entry.
     """
-    known = {channel: parent.known[channel] for channel in kept if channel in parent.known}
-    return known | {channel: made.known for channel, made in cuts.items() if made.known.names}
+    known = {
+        channel: parent.referenced[channel] for channel in kept if channel in parent.referenced
+    }
+    return known | {
+        channel: made.referenced for channel, made in cuts.items() if made.referenced.names
+    }
 
 
 def _cut_kept(kept: Mapping[str, StoredValue], key: bytes) -> dict[str, ChunkedValue]:
     """Cut the inline values of the parent that are too long to stay inline in one more document."""
     return {
-        channel: chunk_value(one.type, one.ends, key)
+        channel: chunk_value(one.type, one.inline, key)
         for channel, one in kept.items()
-        if not one.names and one.size > KEPT_BYTES
+        if not one.hash_levels and one.size > KEPT_BYTES
     }
 
 
@@ -248,7 +252,7 @@ def _cut_without_tails(
     return {
         channel: chunk_value(*fresh[channel], key, keep_tail=False)
         for channel in fresh
-        if cuts[channel].stored.names
+        if cuts[channel].stored.hash_levels
     }
 
 
@@ -261,6 +265,6 @@ def _cut_fresh(
     return {
         channel: inline_value(*value)
         if keep
-        else chunk_value(*value, key, parent.known.get(channel, NO_PARENT_CHUNKS))
+        else chunk_value(*value, key, parent.referenced.get(channel, NO_PARENT_CHUNKS))
         for (channel, value), keep in zip(values.items(), stay, strict=True)
     }

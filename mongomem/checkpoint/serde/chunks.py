@@ -15,9 +15,9 @@ write lengths that change at every step. The tail is what lies behind its last c
 append would change. The hashes of the chunks, joined, are bytes themselves: a hash list. While it
 is long it is cut and stored the same way, one level up, and its own tail stays inline too:
 
-    bytes     = head + chunks of the hashes in names[-1] + tail
-    names[-1] = chunks of the hashes in names[-2], joined, + the inline end of this level,
-                and so on up to names[0]
+    bytes     = head + chunks of the hashes in hash_levels[-1] + tail
+    hash_levels[-1] = chunks of the hashes in hash_levels[-2], joined, + the inline end of this level,
+                and so on up to hash_levels[0]
 
 The format depends on no cutter: any cut that joins to the same bytes reads the same. Pure: no
 document, no serializer, no server.
@@ -57,22 +57,22 @@ class StoredValue:
 
     Attributes:
         type: The serializer's name for the encoding, e.g. ``"msgpack"``.
-        ends: The inline bytes: all of them, or head and tail of a value in chunks.
-        names: The inline bytes of the hash list by level, the highest first; empty where `ends` is
+        inline: The inline bytes: all of them, or head and tail of a value in chunks.
+        hash_levels: The inline bytes of the hash list by level, the highest first; empty where `inline` is
             all.
         size: Length of the serialized bytes.
     """
 
     type: str
-    ends: bytes
-    names: tuple[bytes, ...]
+    inline: bytes
+    hash_levels: tuple[bytes, ...]
     size: int
 
-    def whole(self, pieces: Sequence[bytes]) -> bytes:
+    def join(self, pieces: Sequence[bytes]) -> bytes:
         """Return the serialized bytes, given the contents of the chunks in order."""
-        if not self.names:
-            return self.ends
-        return b"".join([self.ends[:HEAD_BYTES], *pieces, self.ends[HEAD_BYTES:]])
+        if not self.hash_levels:
+            return self.inline
+        return b"".join([self.inline[:HEAD_BYTES], *pieces, self.inline[HEAD_BYTES:]])
 
 
 Chunk: TypeAlias = tuple[bytes, bytes]
@@ -115,12 +115,12 @@ class ChunkedValue:
     Attributes:
         stored: What the document holds.
         chunks: Content by hash: the chunks that the parent does not reference, to be written.
-        known: All chunks of the value, for the next put.
+        referenced: All chunks of the value, for the next put.
     """
 
     stored: StoredValue
     chunks: dict[bytes, bytes]
-    known: ParentChunks
+    referenced: ParentChunks
 
 
 def inline_value(type: str, data: bytes) -> ChunkedValue:

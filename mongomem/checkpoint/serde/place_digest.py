@@ -92,7 +92,7 @@ def checkpoint_binding(
 
 
 def _description(value: StoredValue) -> list[Any]:
-    return [value.type, value.size, len(value.ends), [names.hex() for names in value.names]]
+    return [value.type, value.size, len(value.inline), [names.hex() for names in value.hash_levels]]
 
 
 def _digest(parts: list[Any]) -> bytes:

@@ -27,10 +27,10 @@ NOISE = random.Random(1)
 
 def joined(stored: ChunkedValue, chunks: dict[bytes, bytes]) -> bytes:
     """Put a value together from its document and the chunks there are."""
-    lowest, *rest = stored.stored.names or (b"",)
+    lowest, *rest = stored.stored.hash_levels or (b"",)
     for names in rest:
         lowest = b"".join([chunks[name] for name in split(lowest)]) + names
-    return stored.stored.whole([chunks[name] for name in split(lowest)])
+    return stored.stored.join([chunks[name] for name in split(lowest)])
 
 
 def stored_one_after_the_other(values: list[bytes], key: bytes = b"") -> list[int]:
@@ -41,10 +41,10 @@ def stored_one_after_the_other(values: list[bytes], key: bytes = b"") -> list[in
     known, cuts, added = NO_PARENT_CHUNKS, [], []
     for value in values:
         made = chunk_value("t", value, key, known)
-        assert made.chunks.keys() <= made.known.names | chunks.keys()
+        assert made.chunks.keys() <= made.referenced.names | chunks.keys()
         added.append(sum(len(piece) for name, piece in made.chunks.items() if name not in chunks))
         chunks |= made.chunks
-        known = made.known
+        known = made.referenced
         cuts.append(made)
     assert [joined(made, chunks) for made in cuts] == values
     return added
@@ -122,20 +122,23 @@ def test_editing_the_middle_costs_a_region_at_most() -> None:
 def test_a_long_value_that_shares_nothing_is_few_chunks() -> None:
     made = chunk_value("t", NOISE.randbytes(2_000_000), b"")
     assert len(made.chunks) < 2_000_000 / LARGE * 1.2
-    assert len(made.stored.names[0]) <= 512
+    assert len(made.stored.hash_levels[0]) <= 512
 
 
 def test_names_under_another_key_are_others() -> None:
     data = NOISE.randbytes(50_000)
-    assert not chunk_value("t", data, b"a").known.names & chunk_value("t", data, b"b").known.names
+    assert (
+        not chunk_value("t", data, b"a").referenced.names
+        & chunk_value("t", data, b"b").referenced.names
+    )
     assert chunk_value("t", data, b"a") == chunk_value("t", data, b"a")
 
 
 def test_known_regions_are_found_without_their_content() -> None:
     data = NOISE.randbytes(200_000)
     first = chunk_value("t", data, b"")
-    again = chunk_value("t", data + b"more", b"", ParentChunks(first.known.names))
-    assert all(name not in first.known.names for name in again.chunks)
+    again = chunk_value("t", data + b"more", b"", ParentChunks(first.referenced.names))
+    assert all(name not in first.referenced.names for name in again.chunks)
     assert sum(map(len, again.chunks.values())) < 4096
 
 
@@ -168,7 +171,7 @@ def test_growth_is_linear() -> None:
 def chunk_digest(made: list[ChunkedValue]) -> tuple[int, str]:
     """Return how many chunks there are, and a digest of what is stored."""
     chunks = dict(sorted(chunk for one in made for chunk in one.chunks.items()))
-    stored = [part for one in made for part in (one.stored.ends, *one.stored.names)]
+    stored = [part for one in made for part in (one.stored.inline, *one.stored.hash_levels)]
     parts = [*chunks, *chunks.values(), *stored]
     joined = b"".join([len(part).to_bytes(4, "big") + part for part in parts])
     return len(chunks), blake2b(joined, digest_size=8).hexdigest()
@@ -182,14 +185,17 @@ def test_a_value_is_stored_as_it_was_by_every_version_before() -> None:
     whole = chunk_value("t", GOLDEN, b"")
     assert chunk_digest([whole]) == (13, "af7256694cb387fe")
     edited = GOLDEN[:100_000] + b"new" + GOLDEN[100_000:] + b"more" * 500
-    assert chunk_digest([chunk_value("t", edited, b"", whole.known)]) == (12, "8575915af6e86bf0")
+    assert chunk_digest([chunk_value("t", edited, b"", whole.referenced)]) == (
+        12,
+        "8575915af6e86bf0",
+    )
     keyed = chunk_value("t", GOLDEN + b"more" * 500, b"k" * 32, keep_tail=False)
     assert chunk_digest([keyed]) == (14, "923aac33df747b23")
     grown = [chunk_value("t", GOLDEN[:50_000], b"")]
     for end in range(51_000, 90_000, 1_000):
-        grown.append(chunk_value("t", GOLDEN[:end], b"", grown[-1].known))
+        grown.append(chunk_value("t", GOLDEN[:end], b"", grown[-1].referenced))
     assert chunk_digest(grown) == (58, "b661fd5e3871c6b4")
-    fine = ParentChunks(grown[-1].known.names)
+    fine = ParentChunks(grown[-1].referenced.names)
     assert chunk_digest([chunk_value("t", GOLDEN[1_000:120_000], b"", fine)]) == (
         37,
         "8a51a47405b986e5",

@@ -102,7 +102,7 @@ def test_pending_writes(serializer: ValueSerializer, write: StoredWrite, compres
 
 @given(value=values)
 def test_values(value: StoredValue) -> None:
-    assert decode_value(stored(encode_value(value)), value.ends) == value
+    assert decode_value(stored(encode_value(value)), value.inline) == value
 
 
 @pytest.mark.parametrize("serializer", SERIALIZERS)

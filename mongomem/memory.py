@@ -244,7 +244,7 @@ class MongoMemory:
     def _erasing(self, user_id: Identifier) -> Plan[Erased]:
         namespace = self._namespace_of(user_id)
         return erase_user(
-            self.saver._context(), self.store._context, self._user_key, user_id, namespace
+            self.saver._context(), self.store._context(), self._user_key, user_id, namespace
         )
 
     def _namespace_of(self, user_id: Identifier) -> tuple[str, ...]:
@@ -304,7 +304,7 @@ class MongoMemory:
         for thread_id in threads.found:
             yield from self.saver.list({"configurable": {"thread_id": thread_id}})
         after: str | None = None
-        while page := self._runners.run(items_after(self.store._context, namespace, after, PAGE)):
+        while page := self._runners.run(items_after(self.store._context(), namespace, after, PAGE)):
             yield from (placed.item for placed in page if placed.item is not None)
             after = page[-1].id
         check_decided(threads.undecided)
@@ -320,7 +320,7 @@ class MongoMemory:
                 yield one
         after: str | None = None
         while page := await self._runners.arun(
-            items_after(self.store._context, namespace, after, PAGE)
+            items_after(self.store._context(), namespace, after, PAGE)
         ):
             for placed in page:
                 if placed.item is not None:

@@ -65,7 +65,7 @@ class IndexSettings:
     generation: int = 0
 
     @property
-    def description(self) -> dict[str, Any]:
+    def as_document(self) -> dict[str, Any]:
         """Tell the configuration in words, as it stands in the settings of a store."""
         return {
             "model": self.embedder.fingerprint,
@@ -77,7 +77,7 @@ class IndexSettings:
     @property
     def settings(self) -> dict[str, Any]:
         """Build what the settings of a store say of this configuration."""
-        settings = {"fingerprint": self.fingerprint, **self.description, "form": FORM}
+        settings = {"fingerprint": self.fingerprint, **self.as_document, "form": FORM}
         if self.known_as not in (None, self.embedder.fingerprint):
             settings["known_as"] = self.known_as
         if self.generation:
@@ -87,13 +87,13 @@ class IndexSettings:
     @cached_property
     def fingerprint(self) -> str:
         """Name the configuration: vectors made by another one are not comparable with its own."""
-        return _digest(json.dumps({**self.description, "model": self._model}, sort_keys=True))
+        return _digest(json.dumps({**self.as_document, "model": self._model}, sort_keys=True))
 
     @cached_property
     def _model(self) -> str:
         return self.known_as or self.embedder.fingerprint
 
-    def known_by(self, settings: Mapping[str, Any]) -> IndexSettings | None:
+    def as_known_by(self, settings: Mapping[str, Any]) -> IndexSettings | None:
         """Return this configuration by the names that the settings of a store give it; None: it is
         another one.
         """

@@ -45,7 +45,7 @@ from mongomem.store.documents.namespace import (
     prefixes_of,
 )
 from mongomem.store.documents.ttl import expires_at
-from mongomem.store.documents.value import Encoded
+from mongomem.store.documents.value import EncodedValue
 from mongomem.store.vectors.quantization import (
     Metric,
     Vector,
@@ -64,7 +64,7 @@ BY_UPDATE = "by_update"
 BY_CHANGE = "by_change"
 BY_ID = "_id_"
 
-SHOWN = dict.fromkeys(
+ITEM_FIELDS = dict.fromkeys(
     (
         *("namespace", "key", "path", "prefixes", "value", "exact"),
         *("created_at", "updated_at", "expires_at", "ttl_minutes", "schema_version"),
@@ -94,7 +94,7 @@ def collections_for(prefix: str) -> Collections:
 def indexes_for(names: Collections) -> list[Index]:
     """List the indexes.
 
-    `BY_UPDATE` serves plain search in its order, `BY_CHANGE` covers the read that keeps matrices
+    `BY_UPDATE` serves plain search in its order, `BY_CHANGE` covers the read that keeps index_cache
     fresh, `by_path` gives namespaces (their distinct paths) and is what the shard key needs.
     """
     return [
@@ -117,7 +117,7 @@ class NewItem:
 
     namespace: Namespace
     key: str
-    value: Encoded
+    value: EncodedValue
     texts: Sequence[EmbeddedText]
     index_fields: Sequence[str] | bool | None
     ttl_minutes: float | None
@@ -128,7 +128,7 @@ class NewItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class ItemVectors:
     """Vectors of the texts of one item, in their order and by their digests, by a named index
     configuration.
     """
@@ -142,7 +142,7 @@ class Embedded:
 
 def encode_item(
     put: NewItem,
-    embedded: Embedded | None,
+    embedded: ItemVectors | None,
     *,
     now: datetime,
     there: Mapping[str, Any] | None,
@@ -186,7 +186,7 @@ def check_size(update: Update, name: str) -> None:
         )
 
 
-def vector_fields(embedded: Embedded | None) -> Document:
+def encode_vectors(embedded: ItemVectors | None) -> Document:
     """Build the fields that make an item findable by meaning; none where nothing was embedded."""
     if embedded is None:
         return {}
@@ -228,7 +228,7 @@ def vectors_of(documents: Iterable[Document], indexing: IndexSettings) -> dict[s
     return {digest: rows[0] for digest, rows in vectors.items() if are_finite(rows)[0]}
 
 
-def _fields(put: NewItem, embedded: Embedded | None, now: datetime) -> Document:
+def _fields(put: NewItem, embedded: ItemVectors | None, now: datetime) -> Document:
     fields: Document = {
         "namespace": list(put.namespace),
         "prefixes": prefixes_of(put.namespace),
@@ -236,7 +236,7 @@ def _fields(put: NewItem, embedded: Embedded | None, now: datetime) -> Document:
         "value": put.value.readable,
         "updated_at": now,
         "schema_version": SCHEMA_VERSION,
-        **vector_fields(embedded),
+        **encode_vectors(embedded),
     }
     if put.value.exact is not None:
         fields["exact"] = put.value.exact

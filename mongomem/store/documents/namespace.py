@@ -78,7 +78,7 @@ def is_path(path: object) -> bool:
     return not path or all(path.split(SEPARATOR))
 
 
-def slices(ids: Iterable[str]) -> Iterator[list[str]]:
+def split_by_bytes(ids: Iterable[str]) -> Iterator[list[str]]:
     """Cut ids into lists that a command can carry, with their paths beside them."""
     part: list[str] = []
     size = 0
@@ -103,7 +103,7 @@ def path_range(prefix: Sequence[str]) -> dict[str, str]:
     return {"$gte": path, "$lt": f"{path}\x01"} if prefix else {"$gte": ROOT}
 
 
-def literal_start(conditions: Iterable[MatchCondition]) -> Namespace:
+def literal_prefix(conditions: Iterable[MatchCondition]) -> Namespace:
     """Return the longest start without a wildcard that the conditions ask for: what a server can
     narrow by.
     """

@@ -149,7 +149,7 @@ def ids_in(documents: Iterable[Document]) -> list[str]:
     return [document["_id"] for document in documents if is_id(document["_id"])]
 
 
-def stamps_in(documents: Iterable[Document]) -> list[tuple[str, Timestamp]]:
+def timestamps_in(documents: Iterable[Document]) -> list[tuple[str, Timestamp]]:
     """List the ids of documents with the stamps of their last writes; those without one are left
     out.
     """

@@ -41,7 +41,7 @@ class Expiry:
         """Build the condition that holds for items that are there."""
         return {"expires_at": {"$not": {"$lte": now}}} if self.omit_expired else {}
 
-    def is_over(self, expires_at: datetime | None, now: datetime) -> bool:
+    def has_expired(self, expires_at: datetime | None, now: datetime) -> bool:
         """Say whether an item that expires then counts as absent now."""
         return self.omit_expired and expires_at is not None and expires_at <= now
 

@@ -43,7 +43,7 @@ and wide ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedValue:
     """A value as it is stored.
 
     Attributes:
@@ -63,18 +63,20 @@ class Encoded:
         return value
 
 
-def encode_value(value: Mapping[str, Any], name: str) -> Encoded:
+def encode_value(value: Mapping[str, Any], name: str) -> EncodedValue:
     """Encode the value of an item that messages call `name`.
 
     Raises:
         UnstorableValueError: Something inside can be held neither by BSON nor by exact bytes.
     """
-    walk = _Walk(name)
+    walk = _Encoder(name)
     given = value if isinstance(value, dict) else _as_dict(value, name)
     readable = walk.object(given, ())
     if not walk.lossy:
-        return Encoded(readable, None)
-    return Encoded(readable, bson.encode({"value": _exact(given), "readable": digest_of(readable)}))
+        return EncodedValue(readable, None)
+    return EncodedValue(
+        readable, bson.encode({"value": _exact(given), "readable": digest_of(readable)})
+    )
 
 
 def _as_dict(value: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -161,7 +163,7 @@ Path: TypeAlias = tuple[str, ...]
 
 
 @dataclass(slots=True)
-class _Walk:
+class _Encoder:
     """One pass over a value that makes its readable copy, and finds out whether that is the whole
     truth.
 
@@ -249,14 +251,16 @@ class _Walk:
         return UnstorableValueError(f"{self.name}: at {cut}: {reason}")
 
 
-_READABLE_KINDS: tuple[tuple[type | tuple[type, ...], Callable[[_Walk, Any, Path], Any]], ...] = (
-    (str, _Walk.text),
-    (int, _Walk.integer),
+_READABLE_KINDS: tuple[
+    tuple[type | tuple[type, ...], Callable[[_Encoder, Any, Path], Any]], ...
+] = (
+    (str, _Encoder.text),
+    (int, _Encoder.integer),
     (float, lambda _walk, value, _path: float.__float__(value)),
-    (dict, _Walk.object),
-    ((list, tuple), _Walk.list),
+    (dict, _Encoder.object),
+    ((list, tuple), _Encoder.list),
     (bytes, lambda _walk, value, _path: plain(value)),
-    (datetime, _Walk.time),
+    (datetime, _Encoder.time),
 )
 
 _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (

@@ -15,8 +15,8 @@ from mongomem.store.documents.ops import GroupedOps, Search, checked_search, gro
 from mongomem.store.plans import read
 from mongomem.store.plans.plain_search import plain_search
 from mongomem.store.plans.put import write
-from mongomem.store.plans.semantic_search import Scored, semantic_search
-from mongomem.store.plans.setup import ready_to_write
+from mongomem.store.plans.semantic_search import FoundItem, semantic_search
+from mongomem.store.plans.setup import ensure_config, ensure_setup
 from mongomem.store.vectors.quantization import Vector
 
 
@@ -62,7 +62,8 @@ async def list_namespaces(context: Context, op: ListNamespacesOp) -> list[Namesp
 
 
 async def _write(context: Context, work: GroupedOps) -> None:
-    await ready_to_write(context)
+    await ensure_setup(context)
+    await ensure_config(context, write=False)
     await write(context, work)
 
 
@@ -79,11 +80,11 @@ async def _read(context: Context, work: GroupedOps, now: datetime) -> dict[int, 
 
 async def _found(
     context: Context, searches: Mapping[int, Search], now: datetime
-) -> dict[int, list[Scored]]:
+) -> dict[int, list[FoundItem]]:
     """Search one after the other, with the queries of all embedded before."""
     indexing = context.indexing
     queries = await _embedded_queries(indexing, searches.values()) if indexing else {}
-    found: dict[int, list[Scored]] = {}
+    found: dict[int, list[FoundItem]] = {}
     for place, search in searches.items():
         if indexing and search.query in queries:
             found[place] = await semantic_search(

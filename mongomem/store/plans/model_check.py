@@ -22,7 +22,14 @@ from mongomem.errors import CorruptDataError, IndexMismatchError, SchemaVersionE
 from mongomem.store.context import Context
 from mongomem.store.documents.coverage import MANY
 from mongomem.store.documents.index_config import IndexSettings
-from mongomem.store.documents.item import BY_ID, BY_UPDATE, SHOWN, entries_in, name_of, vectors_of
+from mongomem.store.documents.item import (
+    BY_ID,
+    BY_UPDATE,
+    ITEM_FIELDS,
+    entries_in,
+    name_of,
+    vectors_of,
+)
 from mongomem.store.documents.stored_item import is_id, texts_in
 from mongomem.store.plans.read import find_by_id, find_with_hint
 from mongomem.store.vectors.quantization import Metric, Vector, normalized
@@ -44,7 +51,7 @@ LATEST = 200
 """So many of the items that were updated last are looked at for a path before it is called a
 mistake."""
 
-STORED = {**SHOWN, "index_fields": 1, "generation": 1, "vectors": 1}
+SAMPLE_FIELDS = {**ITEM_FIELDS, "index_fields": 1, "generation": 1, "vectors": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,7 @@ class Sample:
     name: str
 
 
-async def compare_answers(context: Context, indexing: IndexSettings) -> None:
+async def check_model(context: Context, indexing: IndexSettings) -> None:
     """See that an embedder answers as it did when the vectors of the store were made: once in a
     process.
 
@@ -67,7 +74,7 @@ async def compare_answers(context: Context, indexing: IndexSettings) -> None:
     Raises:
         IndexMismatchError: It is another model under the same name.
     """
-    if context.readiness.compared:
+    if context.setup_state.model_checked:
         return
     sample = await _sample(context, indexing)
     if sample is not None and await _is_another_model(indexing, sample):
@@ -75,7 +82,7 @@ async def compare_answers(context: Context, indexing: IndexSettings) -> None:
         if indexing.embedder.identity().said is None:
             raise error
         logger.warning("mongomem: %s", error)
-    context.readiness.compared = True
+    context.setup_state.model_checked = True
 
 
 async def _is_another_model(indexing: IndexSettings, sample: Sample) -> bool:
@@ -104,7 +111,7 @@ async def _sample(context: Context, indexing: IndexSettings) -> Sample | None:
     items.
     """
     some = list(islice(filter(is_id, await _embedded_ids(context, indexing)), MOST_READ))
-    found = await find_by_id(context, some, STORED) if some else []
+    found = await find_by_id(context, some, SAMPLE_FIELDS) if some else []
     samples = (sample for document in found for sample in _samples(indexing, document))
     return min(samples, key=lambda sample: len(sample.text), default=None)
 

@@ -14,7 +14,7 @@ from mongomem.engine.effects import EmbedDocuments
 from mongomem.engine.upserts import bulk_upsert
 from mongomem.store.context import Context
 from mongomem.store.documents.index_config import EmbeddedText, IndexSettings
-from mongomem.store.documents.item import Embedded, NewItem, check_size, encode_item, vectors_of
+from mongomem.store.documents.item import ItemVectors, NewItem, check_size, encode_item, vectors_of
 from mongomem.store.documents.namespace import (
     Namespace,
     id_range,
@@ -22,13 +22,13 @@ from mongomem.store.documents.namespace import (
     path_of,
     path_range,
     paths_meet,
-    slices,
+    split_by_bytes,
 )
 from mongomem.store.documents.ops import GroupedOps, check_namespace
 from mongomem.store.documents.value import as_utc
-from mongomem.store.plans.model_check import compare_answers, warn_of_blank_paths
+from mongomem.store.plans.model_check import check_model, warn_of_blank_paths
 from mongomem.store.plans.read import find_named
-from mongomem.store.plans.setup import agree_on_configuration
+from mongomem.store.plans.setup import ensure_config
 from mongomem.store.vectors.quantization import Vector
 
 LONG = 2**20
@@ -49,7 +49,9 @@ async def write(context: Context, batch: GroupedOps) -> None:
     embedded = await _embed_puts(context, puts, existing)
     writes: dict[str, Write] = {item: Delete({"_id": item}) for item in batch.deletions}
     writes.update(_updates(context, puts, existing, embedded))
-    for part in slices(writes):  # the server answers with the ids of what it made, in one message
+    for part in split_by_bytes(
+        writes
+    ):  # the server answers with the ids of what it made, in one message
         await bulk_upsert(context.items, [writes[item] for item in part])
 
 
@@ -57,7 +59,7 @@ def _updates(
     context: Context,
     puts: Mapping[str, NewItem],
     existing: Mapping[str, Document],
-    embedded: Mapping[str, Embedded],
+    embedded: Mapping[str, ItemVectors],
 ) -> Iterator[tuple[str, Update]]:
     """Encode the puts, and refuse those that are too large. The time is that after embedding, which
     may take longer than an item is to live.
@@ -86,7 +88,7 @@ async def embed(
     indexing: IndexSettings,
     texts: Mapping[str, Sequence[EmbeddedText]],
     known: Mapping[str, Vector],
-) -> dict[str, Embedded]:
+) -> dict[str, ItemVectors]:
     """Give the texts of each item their vectors: those `known` by digest, or new ones.
 
     Equal texts are embedded once, all new ones in one call.
@@ -103,7 +105,7 @@ async def embed(
     vectors = {**known, **await _new_vectors(context, indexing, missing)} if missing else known
     named = indexing.fingerprint, indexing.generation, indexing.metric
     return {
-        item: Embedded(*named, each, _rows(each, vectors, indexing.dims))
+        item: ItemVectors(*named, each, _rows(each, vectors, indexing.dims))
         for item, each in digests.items()
     }
 
@@ -113,7 +115,7 @@ async def _new_vectors(
 ) -> dict[str, Vector]:
     """Embed texts, by their digests, and see that the embedder answers as it did before."""
     made = await EmbedDocuments(indexing.embedder, list(texts.values()))
-    await compare_answers(context, indexing)
+    await check_model(context, indexing)
     return dict(zip(texts, made, strict=True))
 
 
@@ -133,7 +135,7 @@ async def delete_namespace(context: Context, prefix: Namespace) -> int:
     reply = await DeleteMany(
         context.items, {"$or": [{"path": path_range(checked)}, {"_id": id_range(checked)}]}
     )
-    context.matrices.forget(partial(paths_meet, path_of(checked)))
+    context.index_cache.invalidate(partial(paths_meet, path_of(checked)))
     return int(reply.deleted_count)
 
 
@@ -160,13 +162,13 @@ async def _existing(context: Context, puts: Mapping[str, NewItem]) -> dict[str, 
 def _lives(context: Context, document: Document, now: datetime) -> bool:
     """Say whether an item has not expired, and knows since when it is there."""
     moment = document.get("expires_at")
-    is_over = isinstance(moment, datetime) and context.expiry.is_over(as_utc(moment), now)
-    return isinstance(document.get("created_at"), datetime) and not is_over
+    has_expired = isinstance(moment, datetime) and context.expiry.has_expired(as_utc(moment), now)
+    return isinstance(document.get("created_at"), datetime) and not has_expired
 
 
 async def _embed_puts(
     context: Context, puts: Mapping[str, NewItem], existing: Mapping[str, Document]
-) -> dict[str, Embedded]:
+) -> dict[str, ItemVectors]:
     """Embed the texts of puts, and see that it is done as the store has it: the first vectors
     decide that.
 
@@ -177,7 +179,7 @@ async def _embed_puts(
         return {}
     texts = {item: put.texts for item, put in puts.items()}
     embedded = await embed(context, indexing, texts, vectors_of(existing.values(), indexing))
-    await agree_on_configuration(context)
+    await ensure_config(context, write=True)
     agreed = context.indexing or indexing
     if (agreed.fingerprint, agreed.generation) != (indexing.fingerprint, indexing.generation):
         return await _embed_puts(context, puts, existing)

@@ -23,19 +23,19 @@ from mongomem.engine.commands import (
 )
 from mongomem.store.context import Context
 from mongomem.store.documents.filter import matches
-from mongomem.store.documents.item import BY_CHANGE, BY_ID, SHOWN
+from mongomem.store.documents.item import BY_CHANGE, BY_ID, ITEM_FIELDS
 from mongomem.store.documents.namespace import (
     Namespace,
     id_range,
     is_path,
     item_id,
-    literal_start,
+    literal_prefix,
     matches_conditions,
     namespace_of,
     path_of,
     path_of_item,
     path_range,
-    slices,
+    split_by_bytes,
 )
 from mongomem.store.documents.ops import Search
 from mongomem.store.documents.stored_item import (
@@ -43,7 +43,7 @@ from mongomem.store.documents.stored_item import (
     ids_in,
     read_item,
     sound_items,
-    stamps_in,
+    timestamps_in,
 )
 from mongomem.store.documents.ttl import expires_at
 
@@ -56,9 +56,11 @@ async def get(context: Context, ops: Mapping[int, GetOp], now: datetime) -> dict
         SchemaVersionError: A newer mongomem wrote one of them.
     """
     ids = {place: item_id(op.namespace, op.key) for place, op in ops.items()}
-    found = map(read_item, (await find_named(context, ids.values(), SHOWN)).values())
+    found = map(read_item, (await find_named(context, ids.values(), ITEM_FIELDS)).values())
     there = {
-        stored.id: stored for stored in found if not context.expiry.is_over(stored.expires_at, now)
+        stored.id: stored
+        for stored in found
+        if not context.expiry.has_expired(stored.expires_at, now)
     }
     kept = {ids[place] for place, op in ops.items() if op.refresh_ttl}
     await refresh(context, [stored for item, stored in there.items() if item in kept], now)
@@ -73,9 +75,9 @@ async def find_named(context: Context, ids: Iterable[str], shown: Document) -> d
     stands where it belongs.
     """
     found: dict[str, Document] = {}
-    for part in slices(sorted(set(ids))):
+    for part in split_by_bytes(sorted(set(ids))):
         for document in await Find(
-            context.items, {"_id": one_of(part)}, {**shown, "path": 1}, hint=BY_ID
+            context.items, {"_id": equals_or_in(part)}, {**shown, "path": 1}, hint=BY_ID
         ):
             item = document["_id"]
             if item not in found or document.get("path") == path_of_item(item):
@@ -91,33 +93,31 @@ async def find_by_id(
     One command, or several where the ids are very long.
     """
     found: list[Document] = []
-    for part in slices(sorted(set(ids))):
+    for part in split_by_bytes(sorted(set(ids))):
         condition = {
-            "_id": one_of(part),
-            "path": one_of(map(path_of_item, part)),
+            "_id": equals_or_in(part),
+            "path": equals_or_in(map(path_of_item, part)),
             **(narrowed or {}),
         }
         found += await Find(context.items, condition, shown, hint=BY_ID)
     return found
 
 
-def one_of(values: Iterable[Any]) -> Any:
+def equals_or_in(values: Iterable[Any]) -> Any:
     """Build the condition to be one of some values."""
     distinct = sorted(set(values))
     return distinct[0] if len(distinct) == 1 else {"$in": distinct}
 
 
-def answers(search: Search, stored: StoredItem) -> bool:
-    """Say whether an item is below the prefix of a search and matches its filter, by what it truly
-    is.
-    """
+def matches_search(search: Search, stored: StoredItem) -> bool:
+    """Say whether an item is below the prefix of a search and its value matches the filter."""
     return stored.namespace[: len(search.prefix)] == search.prefix and (
         search.filter is None or matches(search.filter, stored.value)
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class ListedItem:
     """An item by its id; None where it has expired or is damaged."""
 
     id: str
@@ -160,23 +160,24 @@ async def find_with_hint(context: Context, index: str, find: Find) -> list[Docum
     Where there are no indexes, since the user may not create any or somebody dropped them, reads by
     whatever there is.
     """
-    if context.readiness.has_indexes(context.monotonic()):
+    if context.setup_state.may_name_indexes(context.monotonic()):
         try:
             return await replace(find, hint=index)
         except OperationFailure as error:
             if error.code != BAD_HINT:
                 raise
-            context.readiness.miss_index(context.monotonic())
+            context.setup_state.note_missing_index(context.monotonic())
     return await find
 
 
-async def newest_stamps(context: Context, path: str) -> list[Timestamp]:
-    """Read the newest stamp below a path, of those that a server may have given until now; none
-    where nothing is.
+async def newest_timestamp(context: Context, path: str) -> Timestamp | None:
+    """Read the newest timestamp below a path, of those that a server may have given until now; None
+    where there is none.
     """
-    condition = {"prefixes": path, "changed_at": {"$lte": context.latest_stamp()}}
+    condition = {"prefixes": path, "changed_at": {"$lte": context.latest_timestamp()}}
     find = Find(context.items, condition, {"changed_at": 1}, sort=[("changed_at", -1)], limit=1)
-    return [stamp for _, stamp in stamps_in(await find_with_hint(context, BY_CHANGE, find))]
+    found = timestamps_in(await find_with_hint(context, BY_CHANGE, find))
+    return found[0][1] if found else None
 
 
 async def list_namespaces(context: Context, op: ListNamespacesOp, now: datetime) -> list[Namespace]:
@@ -192,7 +193,7 @@ async def list_namespaces(context: Context, op: ListNamespacesOp, now: datetime)
         [
             {
                 "$match": {
-                    "path": path_range(literal_start(conditions)),
+                    "path": path_range(literal_prefix(conditions)),
                     **context.expiry.condition(now),
                 }
             },
@@ -223,7 +224,7 @@ def _paths(context: Context, found: Iterable[Document]) -> list[str]:
 
 async def items_after(
     context: Context, namespace: Namespace, after: str | None, limit: int
-) -> list[Placed]:
+) -> list[ListedItem]:
     """Read the next items below a namespace in the order of their ids, which never change: none
     that is there throughout is missed or repeated, whatever is written meanwhile. Damaged ones have
     no item.
@@ -232,7 +233,7 @@ async def items_after(
     find = Find(
         context.items,
         {"_id": {**id_range(namespace), **behind}},
-        SHOWN,
+        ITEM_FIELDS,
         sort=[("_id", 1)],
         limit=limit,
     )
@@ -242,6 +243,6 @@ async def items_after(
     items = {
         item: stored.item()
         for item, stored in sound.items()
-        if not context.expiry.is_over(stored.expires_at, now)
+        if not context.expiry.has_expired(stored.expires_at, now)
     }
-    return [Placed(item, items.get(item)) for item in ids_in(found)]
+    return [ListedItem(item, items.get(item)) for item in ids_in(found)]

@@ -21,23 +21,23 @@ from mongomem.store.context import Context
 from mongomem.store.documents.index_config import EmbeddedText, IndexSettings
 from mongomem.store.documents.item import (
     BY_ID,
-    SHOWN,
+    ITEM_FIELDS,
     VECTOR_FIELDS,
-    Embedded,
+    ItemVectors,
     check_size,
+    encode_vectors,
     name_of,
-    vector_fields,
     vectors_of,
 )
 from mongomem.store.documents.namespace import SEPARATOR, namespace_of
 from mongomem.store.documents.stored_item import texts_in
-from mongomem.store.plans.model_check import compare_answers
+from mongomem.store.plans.model_check import check_model
 from mongomem.store.plans.put import embed
-from mongomem.store.plans.setup import CONFIGURATION, ensure_set_up, mismatch, stored_configuration
+from mongomem.store.plans.setup import CONFIGURATION, ensure_setup, mismatch, stored_config
 
 PAGE = 100
 
-NEEDED = {**SHOWN, "index_fields": 1, "changed_at": 1, "generation": 1, "vectors": 1}
+REINDEX_FIELDS = {**ITEM_FIELDS, "index_fields": 1, "changed_at": 1, "generation": 1, "vectors": 1}
 
 FORCED = "forced"
 """What the settings of a store have while all its vectors are made anew."""
@@ -123,11 +123,11 @@ async def reindex(context: Context, force: bool = False) -> int:
     checked_flag("force", force)
     if context.configured is None:
         raise ConfigurationError("reindex() needs a store with an index configuration")
-    await ensure_set_up(context)
-    claim = _claim(context.configured, await stored_configuration(context), force)
+    await ensure_setup(context)
+    claim = _claim(context.configured, await stored_config(context), force)
     if claim.is_made:
-        context.readiness.agree(claim.target, context.monotonic())
-        await compare_answers(context, claim.target)
+        context.setup_state.accept_config(claim.target, context.monotonic())
+        await check_model(context, claim.target)
     total, last = await _passes(context, claim)
     await _make(context, claim)
     await _finish(context, claim)
@@ -138,7 +138,7 @@ async def reindex(context: Context, force: bool = False) -> int:
 
 def _claim(configured: IndexSettings, stored: Document | None, force: bool) -> Claim:
     """Decide what a reindex has to do: nothing anew that a former one, cut short, did already."""
-    known = None if stored is None else configured.known_by(stored)
+    known = None if stored is None else configured.as_known_by(stored)
     began = stored is not None and FORCED in stored
     counted = (stored or {}).get("generation", 0)
     generation = counted if isinstance(counted, int) else 0  # else damaged
@@ -185,14 +185,14 @@ async def _check(context: Context, claim: Claim) -> None:
     Raises:
         IndexMismatchError: They say something else.
     """
-    stored = await stored_configuration(context) or {}
+    stored = await stored_config(context) or {}
     if (stored.get("fingerprint"), stored.get("generation", 0)) != (
         claim.target.fingerprint,
         claim.target.generation,
     ):
         raise mismatch(context, claim.target, stored)
-    context.readiness.agree(claim.target, context.monotonic())
-    context.readiness.compared = True
+    context.setup_state.accept_config(claim.target, context.monotonic())
+    context.setup_state.model_checked = True
 
 
 async def _finish(context: Context, claim: Claim) -> None:
@@ -225,7 +225,7 @@ async def _pass(context: Context, claim: Claim, before: ReindexPass) -> ReindexP
     while True:
         condition = {**_undone(claim.target), **after}
         page = await Find(
-            context.items, condition, NEEDED, sort=[("_id", 1)], limit=PAGE, hint=BY_ID
+            context.items, condition, REINDEX_FIELDS, sort=[("_id", 1)], limit=PAGE, hint=BY_ID
         )
         if not page:
             return now
@@ -258,7 +258,7 @@ async def _convert(
 
 
 def _fitting(
-    documents: Sequence[Document], embedded: Mapping[str, Embedded], result: ReindexPass
+    documents: Sequence[Document], embedded: Mapping[str, ItemVectors], result: ReindexPass
 ) -> list[tuple[Document, Update]]:
     """Pair documents with the changes that make their vectors anew; refuse those that these would
     make too large.
@@ -303,11 +303,11 @@ async def _write(
         return int(error.details["nMatched"])
 
 
-def _update(document: Document, embedded: Embedded) -> Update:
+def _update(document: Document, embedded: ItemVectors) -> Update:
     """Build the change of one item's vectors; of none where it was written again since it was
     read.
     """
-    fields = vector_fields(embedded)
+    fields = encode_vectors(embedded)
     change: Document = {"$set": fields, "$currentDate": {"changed_at": {"$type": "timestamp"}}}
     if absent := [name for name in VECTOR_FIELDS if name not in fields]:
         change["$unset"] = dict.fromkeys(absent, "")

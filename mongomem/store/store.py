@@ -1,6 +1,4 @@
-"""MongoStore: LangGraph's store on MongoDB. Every method is one expression; the logic is in the
-plans.
-"""
+"""MongoStore: LangGraph's store on MongoDB. Every method is one expression; the plans decide."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ from mongomem.store.context import Backend, Context, context_for
 from mongomem.store.documents.ops import GroupedOps, group_ops, list_op, put_op
 from mongomem.store.documents.ttl import checked_config
 from mongomem.store.plans import batch
-from mongomem.store.plans.put import delete_namespace, sweep
+from mongomem.store.plans.put import delete_expired, delete_namespace
 from mongomem.store.plans.reindex import reindex
 from mongomem.store.plans.setup import setup
 
@@ -301,12 +299,12 @@ class MongoStore(BaseStore):
         """Delete every item that has expired; return how many. The server does the same within a
         minute.
         """
-        return self._runners.run(sweep(self._context()))
+        return self._runners.run(delete_expired(self._context()))
 
     @begins_at_call
     def asweep_ttl(self) -> Coroutine[Any, Any, int]:
         """Do what `sweep_ttl` does."""
-        return self._runners.arun(sweep(self._context()))
+        return self._runners.arun(delete_expired(self._context()))
 
     def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> sweeper.Started:
         """Return a future that is done, as ``PostgresStore`` returns one: the server sweeps, and

@@ -5,7 +5,8 @@ issued here.
     stored_item   item documents, read and checked
     value         values as readable BSON, lossless where BSON is not
     namespace     namespaces as paths, ranges and patterns
-    filter        filter operators: what they mean, and the query that narrows them
+    filter        filter operators: how they are checked, and what they mean
+    filter_query  the query that narrows by a filter on the server, to a superset
     ttl           times to live and expiry
     index_config  LangGraph's IndexConfig, resolved: which texts are embedded, by what
     ops           LangGraph's operations, checked and grouped

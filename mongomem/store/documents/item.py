@@ -4,7 +4,7 @@
      namespace: ["users", "u1"], key: "likes",
      path: "users NUL u1",                       the shard key; every filter of a write carries it
      prefixes: ["", "users", "users NUL u1"],    a prefix search is an equality on it
-     value: {...},                               readable; the truth unless `exact` stands beside it
+     value: {...},                               readable; what is read unless there is `exact`
      exact: binary,                              with a digest of `value`, see
                                                  `mongomem.store.documents.value`
      created_at, updated_at: dates,
@@ -142,31 +142,36 @@ class ItemVectors:
 
 def encode_item(
     put: NewItem,
-    embedded: ItemVectors | None,
+    vectors: ItemVectors | None,
     *,
     now: datetime,
-    there: Mapping[str, Any] | None,
-    revive: bool,
+    stored: Mapping[str, Any] | None,
+    recreate: bool,
 ) -> Update:
-    """Build the write of one item: an upsert that leaves the `created_at` of what is `there` alone.
+    """Build the write of one item: an upsert, after which the document has the item's own path.
 
-    Unless `revive` says that this has expired, or is damaged: then it is made anew. It stands where
-    the item belongs afterwards, wherever somebody has moved it.
+    Args:
+        put: The item.
+        vectors: Of its texts; None where nothing is embedded.
+        now: The time of the update.
+        stored: The document that is replaced, where there is one; its `created_at` stays.
+        recreate: The stored item has expired or is damaged: `created_at` is now.
     """
-    fields = _fields(put, embedded, now)
-    update: Document = {"$set": fields, "$currentDate": {"changed_at": {"$type": "timestamp"}}}
-    if absent := [
-        name for name in OPTIONAL if name not in fields
-    ]:  # MongoDB before 5.0 refuses an empty $unset
-        update["$unset"] = dict.fromkeys(absent, "")
-    if revive:
-        fields["created_at"] = now
-    else:
-        update["$setOnInsert"] = {"created_at": now}
+    fields = _fields(put, vectors, now)
+    created: Document = {"created_at": now}
     path: Any = path_of(put.namespace)
-    if there is not None and there.get("path") != path:
-        fields["path"], path = path, {"$eq": there.get("path")}
-    return Update({"_id": put.id, "path": path}, update, upsert=True)
+    stored_path = path if stored is None else stored.get("path")
+    if stored_path != path:
+        fields["path"], path = path, {"$eq": stored_path}
+    update: Document = {
+        "$set": fields | created if recreate else fields,
+        "$currentDate": {"changed_at": {"$type": "timestamp"}},
+        "$setOnInsert": {} if recreate else created,
+        "$unset": dict.fromkeys((name for name in OPTIONAL if name not in fields), ""),
+    }
+    # MongoDB before 5.0 refuses an empty $unset.
+    given = {operator: part for operator, part in update.items() if part}
+    return Update({"_id": put.id, "path": path}, given, upsert=True)
 
 
 def check_size(update: Update, name: str) -> None:
@@ -206,7 +211,7 @@ def encode_vectors(embedded: ItemVectors | None) -> Document:
 
 
 def entries_in(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """List what stands in the `vectors` of a document; an entry that is none comes empty."""
+    """List the entries of the `vectors` of a document; a damaged entry comes empty."""
     entries = document.get("vectors")
     if not isinstance(entries, list):
         return [] if entries is None else [{}]

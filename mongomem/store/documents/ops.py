@@ -25,7 +25,8 @@ from langgraph.store.base import (
 
 from mongomem.arguments import checked_flag, checked_text, shown
 from mongomem.errors import InvalidInputError, UnstorableValueError
-from mongomem.store.documents.filter import Query, checked_filter, to_query
+from mongomem.store.documents.filter import checked_filter
+from mongomem.store.documents.filter_query import Query, to_query
 from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.item import MAX_DOCUMENT_BYTES, NewItem
 from mongomem.store.documents.namespace import Namespace, item_id, name_of_item, path_of
@@ -97,6 +98,22 @@ class GroupedOps:
     listings: dict[int, ListNamespacesOp] = field(default_factory=dict)
     writes: dict[str, NewItem | Deletion] = field(default_factory=dict)
 
+    def add(self, op: Op, indexing: IndexSettings | None) -> None:
+        """Check the next operation of the batch and sort it to its kind."""
+        place = self.size
+        if isinstance(op, GetOp):
+            self.gets[place] = _checked_get(op)
+        elif isinstance(op, SearchOp):
+            self.searches[place] = checked_search(op, indexing)
+        elif isinstance(op, PutOp):
+            write = _checked_put(op, indexing)
+            self.writes[item_id(write.namespace, write.key)] = write
+        elif isinstance(op, ListNamespacesOp):
+            self.listings[place] = _checked_listing(op)
+        else:
+            raise InvalidInputError(f"ops must be operations such as GetOp, not {shown(op)}")
+        self.size += 1
+
     @property
     def puts(self) -> dict[str, NewItem]:
         return {item: write for item, write in self.writes.items() if isinstance(write, NewItem)}
@@ -140,19 +157,8 @@ def group_ops(ops: Iterable[Op], indexing: IndexSettings | None) -> GroupedOps:
         UnstorableValueError: A value cannot be stored.
     """
     batch = GroupedOps()
-    for place, op in enumerate(_iterator(ops)):
-        if isinstance(op, GetOp):
-            batch.gets[place] = _checked_get(op)
-        elif isinstance(op, SearchOp):
-            batch.searches[place] = checked_search(op, indexing)
-        elif isinstance(op, PutOp):
-            write = _checked_put(op, indexing)
-            batch.writes[item_id(write.namespace, write.key)] = write
-        elif isinstance(op, ListNamespacesOp):
-            batch.listings[place] = _checked_listing(op)
-        else:
-            raise InvalidInputError(f"ops must be operations such as GetOp, not {shown(op)}")
-        batch.size += 1
+    for op in _iterator(ops):
+        batch.add(op, indexing)
     return batch
 
 

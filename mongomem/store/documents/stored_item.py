@@ -97,24 +97,18 @@ def read_item(document: Mapping[str, Any]) -> StoredItem:
     try:
         _check_version(document)
         _check_kinds(document)
-        namespace = _checked_namespace(document)
-        value = decode_value(document["value"], document.get("exact"))
+        fields = {
+            "namespace": _checked_namespace(document),
+            "key": document["key"],
+            "value": decode_value(document["value"], document.get("exact")),
+            "created_at": as_utc(document["created_at"]),
+            "updated_at": as_utc(document["updated_at"]),
+        }
     except (CorruptDataError, SchemaVersionError) as error:
         raise type(error)(f"{name_of(document)}: {error}") from error
-    expires_at = document.get("expires_at")
-    fields = {
-        "namespace": namespace,
-        "key": document["key"],
-        "value": value,
-        "created_at": as_utc(document["created_at"]),
-        "updated_at": as_utc(document["updated_at"]),
-    }
-    return StoredItem(
-        document["_id"],
-        fields,
-        None if expires_at is None else as_utc(expires_at),
-        document.get("ttl_minutes"),
-    )
+    moment = document.get("expires_at")
+    expires_at = None if moment is None else as_utc(moment)
+    return StoredItem(document["_id"], fields, expires_at, document.get("ttl_minutes"))
 
 
 def texts_in(document: Mapping[str, Any], indexing: IndexSettings) -> list[EmbeddedText]:
@@ -197,22 +191,21 @@ def _check_minutes(minutes: Any) -> None:
 
 
 def _checked_namespace(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the namespace that the ``_id`` names, which all that says where the item stands agrees
-    with.
-    """
+    """Return the namespace that the ``_id`` names; all other fields that name the item agree."""
     named = document.get("_id")
     if not isinstance(named, str) or SEPARATOR * 2 not in named or not is_text(named):
         raise CorruptDataError("its _id names no item")
     path, _, key = named.partition(SEPARATOR * 2)
     namespace = namespace_of(path)
-    if (
-        document["namespace"] != [*namespace]
-        or document["key"] != key
-        or document["path"] != path
-        or document["prefixes"] != prefixes_of(namespace)
-    ):
-        stands = {name: document[name] for name in ("namespace", "key", "path", "prefixes")}
+    expected = {
+        "namespace": [*namespace],
+        "key": key,
+        "path": path,
+        "prefixes": prefixes_of(namespace),
+    }
+    found = {name: document[name] for name in expected}
+    if found != expected:
         raise CorruptDataError(
-            f"stands under another name, {shown(stands)}: it was moved, or edited by hand"
+            f"is stored under another name, {shown(found)}: it was moved, or edited by hand"
         )
     return namespace

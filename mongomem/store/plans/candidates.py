@@ -122,28 +122,30 @@ class AtlasSource:
         more than the approximate search may compare.
         """
         exact = restrict_to is not None or count * NEIGHBOURS > MOST_NEIGHBOURS
-        found = await self._neighbours(count, restrict_to, exact=exact)
-        ids = ids_in([*found, *await _recent(self.scope)])
-        return Candidates(list(dict.fromkeys(ids)), is_complete=exact)
-
-    async def _neighbours(
-        self, count: int, restrict_to: Collection[str] | None, *, exact: bool
-    ) -> list[Document]:
-        """Ask Atlas, once or for each part of the ids that one command can carry; best first."""
-        context, indexing = self.scope.context, self.scope.indexing
-        ask = partial(
-            nearest,
-            index_name(context.items, indexing.fingerprint),
-            self.query,
-            path=self.scope.path,
-            fingerprint=indexing.fingerprint,
-            count=count,
-            exact=exact,
-        )
         found: list[Document] = []
         for part in [None] if restrict_to is None else split_by_bytes(sorted(restrict_to)):
-            found += await Aggregate(context.items, ask(restrict_to=part))
-        return sorted(found, key=lambda document: -document.get("score", 0.0))
+            found += await self._nearest(count, part, exact=exact)
+        best_first = sorted(found, key=lambda document: -document.get("score", 0.0))
+        ids = ids_in([*best_first, *await _recent(self.scope)])
+        return Candidates(list(dict.fromkeys(ids)), is_complete=exact)
+
+    async def _nearest(
+        self, count: int, restrict_to: Collection[str] | None, *, exact: bool
+    ) -> list[Document]:
+        """Ask Atlas for the ids and scores of the closest items, among ids that one command can
+        carry.
+        """
+        context, fingerprint = self.scope.context, self.scope.indexing.fingerprint
+        pipeline = nearest(
+            index_name(context.items, fingerprint),
+            self.query,
+            path=self.scope.path,
+            fingerprint=fingerprint,
+            count=count,
+            exact=exact,
+            restrict_to=restrict_to,
+        )
+        return await Aggregate(context.items, pipeline)
 
 
 async def _recent(scope: IndexScope) -> list[Document]:

@@ -62,6 +62,9 @@ class IndexScope:
     indexing: IndexSettings
     path: str
 
+    def empty_index(self) -> MemoryIndex:
+        return MemoryIndex(self.indexing.dims, self.indexing.metric)
+
 
 @dataclass(frozen=True, slots=True)
 class SyncedIndex:
@@ -100,17 +103,17 @@ async def scan_prefix(
     Reads all codes, a page at a time, and keeps the candidates of each page only. Where the prefix
     has become small enough, its index is held from the next search on.
     """
-    candidates, size = MemoryIndex(scope.indexing.dims, scope.indexing.metric), 0
+    best_so_far, size = scope.empty_index(), 0
     page = Page()
     while (page := await _read_page(scope, page)).changes:
-        page_index = MemoryIndex(scope.indexing.dims, scope.indexing.metric)
+        page_index = scope.empty_index()
         await _upsert(scope, page_index, page.changes)
         search = partial(page_index.search, query, count, restrict_to)
-        candidates.upsert(_changes_of(await Compute(search, page_index.size), page.changes))
+        best_so_far.upsert(_changes_of(await Compute(search, page_index.size), page.changes))
         size += page_index.size
     if size <= scope.context.index_cache.limit:
         scope.context.index_cache.allow_again(scope.path)
-    return candidates.search(query, count, restrict_to)
+    return best_so_far.search(query, count, restrict_to)
 
 
 def _changes_of(candidates: Iterable[Candidate], changes: Iterable[Change]) -> Iterator[Change]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from bson.datetime_ms import DatetimeMS
@@ -115,23 +115,49 @@ def _newest_query(
     return NewestQuery(search, exclude, conditions, len(exclude) - len(excluded), context.damage)
 
 
+@dataclass(slots=True)
+class _Pages:
+    """The pages that were read so far.
+
+    Attributes:
+        size: Documents of a full page.
+        last: The last page.
+        count: How many pages were read.
+        read: How many documents were read.
+        matching: The items among them that match, by their ids.
+    """
+
+    size: int
+    last: Sequence[Document] = ()
+    count: int = 0
+    read: int = 0
+    matching: dict[str, StoredItem] = field(default_factory=dict)
+
+    @property
+    def may_follow(self) -> bool:
+        """Say whether another page may follow: all pages so far were full."""
+        return self.read == self.count * self.size
+
+    def add(self, page: Sequence[Document], matching: dict[str, StoredItem]) -> None:
+        self.last = page
+        self.count += 1
+        self.read += len(page)
+        self.matching |= matching
+
+
 async def _read_pages(context: Context, query: NewestQuery, count: int) -> list[StoredItem]:
     """Read pages until so many items match, then what changed meanwhile, where a page may have
     missed it.
     """
     began, elapsed = context.monotonic(), 0.0
-    size = min(PAGE, count) + query.not_excluded
-    matching: dict[str, StoredItem] = {}
-    page: list[Document] = []
-    pages = read = 0
-    while read == pages * size and len(matching) < count:
-        page = await _next_page(context, query, page, read, limit=size)
+    pages = _Pages(min(PAGE, count) + query.not_excluded)
+    while pages.may_follow and len(pages.matching) < count:
+        page = await _next_page(context, query, pages)
         elapsed = context.monotonic() - began
-        matching |= query.matching(page)
-        pages, read = pages + 1, read + len(page)
-    if pages > 1 or (query.is_narrowed and elapsed > LONG_SECONDS):
-        matching |= query.matching(await _changed_since(context, query, began))
-    return _newest_first(matching.values())
+        pages.add(page, query.matching(page))
+    if pages.count > 1 or (query.is_narrowed and elapsed > LONG_SECONDS):
+        pages.matching |= query.matching(await _changed_since(context, query, began))
+    return _newest_first(pages.matching.values())
 
 
 def _newest_first(items: Iterable[StoredItem]) -> list[StoredItem]:
@@ -148,24 +174,29 @@ async def _read_page(
     return await find_with_hint(context, BY_UPDATE, find)
 
 
-async def _next_page(
-    context: Context, query: NewestQuery, before: Sequence[Document], read: int, *, limit: int
-) -> list[Document]:
-    """Read the page that follows another one, or the first.
+async def _next_page(context: Context, query: NewestQuery, pages: _Pages) -> list[Document]:
+    """Read the first page, or the page that follows the others.
 
     The last document of a page may be damaged and have no place in the order, since the server
-    compares values of one type only. Then as many documents are skipped as were `read`.
+    compares values of one type only. Then as many documents are skipped as were read.
     """
-    if not before:
-        return await _read_page(context, query, [], limit=limit)
-    moment, item = before[-1].get("updated_at"), before[-1]["_id"]
+    if not pages.last:
+        return await _read_page(context, query, [], limit=pages.size)
+    after = _after(pages.last[-1])
+    if after is None:
+        return await _read_page(context, query, [], skip=pages.read, limit=pages.size)
+    return await _read_page(context, query, [after], limit=pages.size)
+
+
+def _after(document: Document) -> Document | None:
+    """Build the condition of what follows a document in the order; None where it has no place."""
+    moment, item = document.get("updated_at"), document["_id"]
     if not isinstance(moment, (datetime, DatetimeMS)) or not is_id(item):
-        return await _read_page(context, query, [], skip=read, limit=limit)
-    after = {
+        return None
+    return {
         "updated_at": {"$lte": moment},
         "$or": [{"updated_at": {"$lt": moment}}, {"_id": {"$gt": item}}],
     }
-    return await _read_page(context, query, [after], limit=limit)
 
 
 async def _changed_since(context: Context, query: NewestQuery, began: float) -> list[Document]:

@@ -52,19 +52,26 @@ async def get(context: Context, ops: Mapping[int, GetOp], now: datetime) -> dict
     """Read items by their keys: one command for all of them. Refreshes those that expire.
 
     Raises:
-        CorruptDataError: One of them is damaged, or stands under another name. Names it.
+        CorruptDataError: One of them is damaged, or stored under another name. Names it.
         SchemaVersionError: A newer mongomem wrote one of them.
     """
     ids = {place: item_id(op.namespace, op.key) for place, op in ops.items()}
-    found = map(read_item, (await find_named(context, ids.values(), ITEM_FIELDS)).values())
-    there = {
+    documents = await find_named(context, ids.values(), ITEM_FIELDS)
+    items = _unexpired(context, map(read_item, documents.values()), now)
+    refreshed = {ids[place] for place, op in ops.items() if op.refresh_ttl}
+    await refresh(context, [stored for stored in items.values() if stored.id in refreshed], now)
+    return {place: items[item].item() if item in items else None for place, item in ids.items()}
+
+
+def _unexpired(
+    context: Context, items: Iterable[StoredItem], now: datetime
+) -> dict[str, StoredItem]:
+    """Choose the items that have not expired, by their ids."""
+    return {
         stored.id: stored
-        for stored in found
+        for stored in items
         if not context.expiry.has_expired(stored.expires_at, now)
     }
-    kept = {ids[place] for place, op in ops.items() if op.refresh_ttl}
-    await refresh(context, [stored for item, stored in there.items() if item in kept], now)
-    return {place: there[item].item() if item in there else None for place, item in ids.items()}
 
 
 async def find_named(context: Context, ids: Iterable[str], shown: Document) -> dict[str, Document]:
@@ -225,24 +232,22 @@ def _paths(context: Context, found: Iterable[Document]) -> list[str]:
 async def items_after(
     context: Context, namespace: Namespace, after: str | None, limit: int
 ) -> list[ListedItem]:
-    """Read the next items below a namespace in the order of their ids, which never change: none
-    that is there throughout is missed or repeated, whatever is written meanwhile. Damaged ones have
-    no item.
+    """Read the next items below a namespace in the order of their ids.
+
+    Ids never change, so no item that exists throughout is missed or repeated, whatever is written
+    meanwhile. Damaged items come without their content.
     """
-    behind = {} if after is None else {"$gt": after}
-    find = Find(
+    now = context.now()
+    documents = await Find(
         context.items,
-        {"_id": {**id_range(namespace), **behind}},
+        {"_id": id_range(namespace) | ({} if after is None else {"$gt": after})},
         ITEM_FIELDS,
         sort=[("_id", 1)],
         limit=limit,
+        hint=BY_ID,
     )
-    now = context.now()
-    found = await replace(find, hint=BY_ID)
-    sound = {stored.id: stored for stored in sound_items(found, context.damage)}
-    items = {
-        item: stored.item()
-        for item, stored in sound.items()
-        if not context.expiry.has_expired(stored.expires_at, now)
-    }
-    return [ListedItem(item, items.get(item)) for item in ids_in(found)]
+    items = _unexpired(context, sound_items(documents, context.damage), now)
+    return [
+        ListedItem(item, items[item].item() if item in items else None)
+        for item in ids_in(documents)
+    ]

@@ -52,22 +52,22 @@ class ReindexPass:
 
     Attributes:
         changed: How many items were converted.
-        refused: Those that cannot be: when they were changed last, and why.
+        rejected: Those that cannot be: when they were changed last, and why.
     """
 
     changed: int = 0
-    refused: dict[str, tuple[Any, str]] = field(default_factory=dict)
+    rejected: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
-    def refuse(self, document: Document, reason: object) -> None:
-        self.refused[document["_id"]] = document.get("changed_at"), str(reason)
+    def reject(self, document: Document, reason: object) -> None:
+        self.rejected[document["_id"]] = document.get("changed_at"), str(reason)
 
-    def has_refused(self, document: Document) -> bool:
-        """Say whether an item was refused as it is now."""
-        known = self.refused.get(document["_id"])
+    def has_rejected(self, document: Document) -> bool:
+        """Say whether an item was rejected as it is now."""
+        known = self.rejected.get(document["_id"])
         return known is not None and known[0] == document.get("changed_at")
 
     def error(self) -> ReindexError:
-        return ReindexError({_place_of(item): why for item, (_, why) in self.refused.items()})
+        return ReindexError({_place_of(item): why for item, (_, why) in self.rejected.items()})
 
 
 def _place_of(item: str) -> tuple[tuple[str, ...], str]:
@@ -102,7 +102,7 @@ async def reindex(context: Context, force: bool = False) -> int:
 
     The old configuration stays in use until the first items are embedded: what fails before changes
     nothing. Then the settings change, and the items are written: from that moment on stores with
-    this configuration are accepted and those with another refused, those that are in use already
+    this configuration are accepted and those with another rejected, those that are in use already
     within ten seconds. A reindex to another configuration ends this one. Searches go on meanwhile:
     items that are not done yet follow, unscored. What is cut short goes on where it was when it is
     called again. A text that keeps its model keeps its vector. Items written meanwhile are left to
@@ -131,7 +131,7 @@ async def reindex(context: Context, force: bool = False) -> int:
     total, last = await _passes(context, claim)
     await _make(context, claim)
     await _finish(context, claim)
-    if last.refused:
+    if last.rejected:
         raise last.error()
     return total
 
@@ -215,33 +215,35 @@ async def _passes(context: Context, claim: Claim) -> tuple[int, ReindexPass]:
 
 
 async def _pass(context: Context, claim: Claim, before: ReindexPass) -> ReindexPass:
-    """Go once through all items that are not done, in the order of their ids; spare what was
-    refused `before`.
+    """Convert all items that are not converted, in the order of their ids. Those that were rejected
+    `before` and have not changed since are skipped.
     """
-    after: Document = {
-        "_id": {"$gte": ""}
-    }  # texts: an _id of another kind was put there by hand, and is no item's
     now = ReindexPass()
-    while True:
-        condition = {**_undone(claim.target), **after}
-        page = await Find(
-            context.items, condition, REINDEX_FIELDS, sort=[("_id", 1)], limit=PAGE, hint=BY_ID
-        )
-        if not page:
-            return now
-        now.refused |= {
-            item["_id"]: before.refused[item["_id"]] for item in page if before.has_refused(item)
-        }
-        await _convert(context, claim, [item for item in page if not before.has_refused(item)], now)
-        after = {"_id": {"$gt": page[-1]["_id"]}}
+    page = await _unconverted(context, claim, {"$gte": ""})
+    while page:
+        rejected = [document for document in page if before.has_rejected(document)]
+        now.rejected |= {item["_id"]: before.rejected[item["_id"]] for item in rejected}
+        await _convert(context, claim, [item for item in page if item not in rejected], now)
+        page = await _unconverted(context, claim, {"$gt": page[-1]["_id"]})
+    return now
 
 
-def _undone(target: IndexSettings) -> Document:
-    others: Document = {"index": {"$ne": target.fingerprint}}
-    return (
-        {"$or": [others, {"generation": {"$ne": target.generation}}]}
-        if target.generation
-        else others
+async def _unconverted(context: Context, claim: Claim, ids: Document) -> list[Document]:
+    """Read the next items that are not converted, behind the ids of a condition.
+
+    Ids are texts: a document whose `_id` is of another type was put there by hand, and is no item.
+    """
+    target = claim.target
+    condition: Document = {"index": {"$ne": target.fingerprint}}
+    if target.generation:
+        condition = {"$or": [condition, {"generation": {"$ne": target.generation}}]}
+    return await Find(
+        context.items,
+        {**condition, "_id": ids},
+        REINDEX_FIELDS,
+        sort=[("_id", 1)],
+        limit=PAGE,
+        hint=BY_ID,
     )
 
 
@@ -260,7 +262,7 @@ async def _convert(
 def _fitting(
     documents: Sequence[Document], embedded: Mapping[str, ItemVectors], result: ReindexPass
 ) -> list[tuple[Document, Update]]:
-    """Pair documents with the changes that make their vectors anew; refuse those that these would
+    """Pair documents with the changes that make their vectors anew; reject those that these would
     make too large.
     """
     fitting: list[tuple[Document, Update]] = []
@@ -269,7 +271,7 @@ def _fitting(
         try:
             check_size(update, name_of(document))
         except UnstorableValueError as error:
-            result.refuse(document, error)
+            result.reject(document, error)
         else:
             fitting.append((document, update))
     return fitting
@@ -283,7 +285,7 @@ def _texts(
         try:
             texts[document["_id"]] = texts_in(document, indexing)
         except (CorruptDataError, SchemaVersionError) as error:
-            result.refuse(document, f"damaged: {error}")
+            result.reject(document, f"damaged: {error}")
     return texts
 
 
@@ -299,7 +301,7 @@ async def _write(
         if not failures or any(failure["code"] not in TOO_LARGE for failure in failures):
             raise
         for failure in failures:
-            result.refuse(converted[failure["index"]][0], failure["errmsg"])
+            result.reject(converted[failure["index"]][0], failure["errmsg"])
         return int(error.details["nMatched"])
 
 

@@ -26,6 +26,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from mongomem.engine.commands import Document, Find
 from mongomem.store.context import Context
@@ -119,12 +120,13 @@ async def semantic_search(
     await check_model(context, indexing)
     query = _Query(context, indexing, search, vector, now)
     ranking = await _rank_and_rescore(query)
-    if search.min_score is not None:
-        ranking = [pair for pair in ranking if pair[1] >= search.min_score]
+    lowest = search.min_score
+    if lowest is not None:
+        ranking = [pair for pair in ranking if pair[1] >= lowest]
     page: list[FoundItem] = [*ranking[search.offset : query.page_end]]
-    if len(page) < search.limit and search.min_score is None:
-        page += await _unscored(query, ranking, search.limit - len(page))
-    return page
+    if len(page) == search.limit or lowest is not None:
+        return page
+    return page + await _unscored(query, ranking, search.limit - len(page))
 
 
 async def _unscored(query: _Query, ranking: Sequence[ScoredItem], limit: int) -> list[FoundItem]:
@@ -244,23 +246,27 @@ def _scores(query: _Query, documents: Sequence[Document]) -> dict[str, ScoredIte
 def _best_scores(query: _Query, vectors: Mapping[str, Sequence[bytes]]) -> dict[str, float | None]:
     """Score items by the vectors of each; None where a number of these is not finite.
 
-    All vectors are compared together. Numbers that are not finite count as zero meanwhile: one
-    damaged item must not make numpy warn of the others.
+    All vectors are compared together, by a few calls of numpy.
     """
     if not vectors:
         return {}
-    starts = np.cumsum([0, *(len(own) for own in vectors.values())])[:-1]
-    rows = decode_vectors([vector for own in vectors.values() for vector in own])
-    finite = are_finite(rows)
-    if not finite.all():
-        rows = np.where(finite[:, None], rows, np.float32(0))
+    rows, are_sound = _decoded([vector for own in vectors.values() for vector in own])
     scores = similarities(rows, query.vector, query.indexing.metric)
-    best: list[float] = np.maximum.reduceat(scores, starts).tolist()
-    are_sound = np.logical_and.reduceat(finite, starts)
-    return {
-        item: score if is_sound else None
-        for item, score, is_sound in zip(vectors, best, are_sound, strict=True)
-    }
+    first_rows = np.cumsum([0, *map(len, vectors.values())])[:-1]
+    best: list[float] = np.maximum.reduceat(scores, first_rows).tolist()
+    is_sound: list[bool] = np.logical_and.reduceat(are_sound, first_rows).tolist()
+    return {item: best[n] if is_sound[n] else None for n, item in enumerate(vectors)}
+
+
+def _decoded(vectors: Sequence[bytes]) -> tuple[Vector, npt.NDArray[np.bool_]]:
+    """Decode vectors, and say which of them are finite. Of the others all numbers are zero: they
+    must not make numpy warn.
+    """
+    rows = decode_vectors(vectors)
+    finite = are_finite(rows)
+    if finite.all():
+        return rows, finite
+    return np.where(finite[:, None], rows, np.float32(0)), finite
 
 
 def _take_vectors(query: _Query, document: Document) -> list[bytes]:

@@ -86,22 +86,17 @@ def nearest(
         exact: Compare with every vector (ENN), not approximately (ANN).
         restrict_to: Only items with these ids; None means all.
     """
-    conditions: list[dict[str, Any]] = [
-        {"prefixes": {"$eq": path}},
-        {"index": {"$eq": fingerprint}},
-    ]
+    conditions: list[Stage] = [{"prefixes": {"$eq": path}}, {"index": {"$eq": fingerprint}}]
     if restrict_to is not None:
         conditions.append({"_id": {"$in": sorted(restrict_to)}})
-    search: dict[str, Any] = {
+    breadth = {"numCandidates": min(MOST_NEIGHBOURS, NEIGHBOURS * count)}
+    search: Stage = {
         "index": index,
         "path": f"{VECTORS}.vector",
         "queryVector": encode_vector(query),
         "limit": count,
         "parentFilter": {"$and": conditions},
         "nestedOptions": {"scoreMode": "max"},
+        **({"exact": True} if exact else breadth),
     }
-    if exact:
-        search["exact"] = True
-    else:
-        search["numCandidates"] = min(MOST_NEIGHBOURS, NEIGHBOURS * count)
     return [{"$vectorSearch": search}, {"$project": {"score": {"$meta": "vectorSearchScore"}}}]

@@ -200,15 +200,19 @@ class MemoryIndex:
 
     def _append_ids(self, ids: list[str], counts: list[int]) -> None:
         """Assign the next rows to items, to each as many as it has vectors."""
-        row = len(self._item_ids)
-        if len(ids) == sum(counts):  # one row each: a few calls for all of a first load
-            self._item_ids += ids
-            self._rows.update(zip(ids, ([own] for own in range(row, row + len(ids))), strict=True))
+        if len(ids) == sum(counts):
+            self._append_single_ids(ids)
             return
         for item, count in zip(ids, counts, strict=True):
+            row = len(self._item_ids)
             self._rows[item] = list(range(row, row + count))
             self._item_ids += [item] * count
-            row += count
+
+    def _append_single_ids(self, ids: list[str]) -> None:
+        """Assign one row to each item, as in most first loads: by one call for all of them."""
+        row = len(self._item_ids)
+        self._item_ids += ids
+        self._rows.update(zip(ids, ([own] for own in range(row, row + len(ids))), strict=True))
 
     def _reserve(self, rows: int) -> None:
         if rows > len(self._codes):

@@ -3,8 +3,8 @@
 A *vector* is a BSON binary vector of float32 (subtype 9), which the server, other drivers and Atlas
 Vector Search understand. Beside all vectors of an item stands one string of *codes*: for each
 vector eight bits per dimension and three numbers, a quarter of the vector's size. Ranking reads
-only codes; the best are then scored by their vectors, so that codes decide what is read, never what
-is answered.
+only codes; the best are then scored by their vectors. So codes decide what is read, never what is
+answered.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ def quantize(vectors: Vector, metric: Metric) -> bytes:
     directions.
     """
     coded = normalized(vectors) if metric == "cosine" else vectors
-    scale = np.abs(coded).max(axis=1, initial=0) / LEVELS
-    steps = np.divide(coded, scale[:, None], out=np.zeros_like(coded), where=scale[:, None] > 0)
     codes = np.empty(len(vectors), dtype=code_dtype(vectors.shape[1]))
+    scale = np.abs(coded).max(axis=1, initial=0)[:, None] / LEVELS
+    steps = np.divide(coded, scale, out=np.zeros_like(coded), where=scale > 0)
     codes["levels"] = np.rint(steps)
-    codes["scale"] = scale
+    codes["scale"] = scale[:, 0]
     codes["square"] = np.einsum("ij,ij->i", coded, coded)
-    codes["residual"] = np.linalg.norm(coded - scale[:, None] * codes["levels"], axis=1)
+    codes["residual"] = np.linalg.norm(coded - scale * codes["levels"], axis=1)
     return codes.tobytes()
 
 

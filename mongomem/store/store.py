@@ -63,7 +63,7 @@ class MongoStore(BaseStore):
             "auto".
         index_cache_bytes: How many bytes of vectors' codes are held in memory, over all namespaces.
         concerns: Read preference, read concern and write concern; primary and majority by default.
-        clock: Tells the time, aware and in UTC.
+        clock: Returns the time, aware and in UTC.
 
     Does no I/O. Errors: `mongomem.errors`; those of the driver pass through.
     """
@@ -148,7 +148,7 @@ class MongoStore(BaseStore):
         return self._runners.arun(setup(self._context()))
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Perform operations; the answers stand in their places, None for a put or a deletion.
+        """Perform operations; return the results in their order, None for a put or a deletion.
 
         Reads see the state before the batch; of several puts of one item the last counts.
         Everything is checked before the first command, and embedded before the first write. Each
@@ -168,8 +168,8 @@ class MongoStore(BaseStore):
         """Return an item, or None. Writes only where the item expires and is refreshed.
 
         Raises:
-            CorruptDataError: The item is damaged, or stands under another name: it was moved, or
-                edited by hand.
+            CorruptDataError: The item is damaged, or is stored under another name: it was moved,
+                or edited by hand.
             SchemaVersionError: A newer mongomem wrote it.
         """
         return self._runners.run(
@@ -241,11 +241,11 @@ class MongoStore(BaseStore):
         *,
         ttl: float | NotProvided | None = NOT_PROVIDED,
     ) -> None:
-        """Store an item; one that is there keeps its `created_at`.
+        """Store an item; an existing one keeps its `created_at`.
 
         Args:
             namespace: Where; a tuple of labels.
-            key: Its name there.
+            key: Its name in the namespace.
             value: JSON; bytes, tuples, datetimes and integers of any size come back exactly too.
             index: Which paths are embedded: None for those of the store, False for none, or a list.
             ttl: Minutes it lives after its last use; None for ever; not given: as the store is
@@ -276,7 +276,7 @@ class MongoStore(BaseStore):
         )
 
     def delete(self, namespace: tuple[str, ...], key: str) -> None:
-        """Delete an item, if it is there."""
+        """Delete an item, if it exists."""
         self._runners.run(batch.batch(self._context(), [PutOp(namespace, key, None)]))
 
     @begins_at_call
@@ -307,8 +307,8 @@ class MongoStore(BaseStore):
         return self._runners.arun(delete_expired(self._context()))
 
     def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> sweeper.Started:
-        """Return a future that is done, as ``PostgresStore`` returns one: the server sweeps, and
-        nothing runs here.
+        """Return a future that is done, as ``PostgresStore`` returns one: the server deletes
+        expired items.
         """
         return sweeper.start(sweep_interval_minutes)
 
@@ -319,7 +319,7 @@ class MongoStore(BaseStore):
         return sweeper.awaitable(sweeper.start(sweep_interval_minutes))
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """Return True, as ``PostgresStore`` does where nothing sweeps."""
+        """Return True, as ``PostgresStore`` does without a sweeper."""
         return sweeper.stop(timeout)
 
     async def astop_ttl_sweeper(self, timeout: float | None = None) -> bool:
@@ -327,16 +327,17 @@ class MongoStore(BaseStore):
         return sweeper.stop(timeout)
 
     def reindex(self, force: bool = False) -> int:
-        """Make all vectors as the store is configured now; return how many items were changed.
+        """Make all vectors by the current `index`; return how many items were changed.
 
-        For after a change of `index`, which counts from the first items on that were embedded: an
-        embedder that fails at once leaves the store as it was. Searches go on meanwhile, items not
-        done yet follow unscored. What was cut short goes on when it is called again.
+        To be called after a change of `index`. The new configuration is stored with the first items
+        that are embedded: an embedder that fails at once changes nothing. Searches work meanwhile;
+        items that are not converted follow unscored. A reindex that was cut short continues when it
+        is called again.
 
         Args:
-            force: Make every vector anew, also where the configuration is the same: for a model
-                that has become another one under its name. What was cut short goes on by the next
-                call, with `force` or without.
+            force: Make every vector again, also where the configuration is the same: for a model
+                that changed under its name. What was cut short is continued by the next call, with
+                `force` or without.
 
         Raises:
             IndexMismatchError: Another reindex to another configuration has begun; or, without
@@ -364,7 +365,7 @@ class MongoStore(BaseStore):
         Args:
             prefix: The labels they begin with; ``"*"`` stands for any one label.
             suffix: The labels they end with, likewise.
-            max_depth: Cut them to so many labels; each then stands once.
+            max_depth: Cut them to so many labels; each is then listed once.
             limit: How many; 0 gives none.
             offset: How many to leave out before.
         """

@@ -29,8 +29,7 @@ MAX_DEPTH = 40
 """Levels of a filter: a query has up to four for each, and may have 200 (MongoDB 4.4 to 8.2)."""
 
 MOST_PARTS = 10_000
-"""Lists and objects of a filter. One that holds a list many times over may stand for more than
-there is time."""
+"""Lists and objects of a filter. A list may be in it many times, and is counted each time."""
 
 SCALARS = (str, bool, int, float, bytes, datetime, type(None))
 
@@ -39,7 +38,7 @@ NOT = "$not"
 
 
 class _Missing:
-    """The value of a field that is not there."""
+    """The value of a missing field."""
 
 
 MISSING = _Missing()
@@ -101,9 +100,7 @@ class _Check:
     def data(
         self, wanted: object, depth: int, element: Callable[[Any, int], Any] | None = None
     ) -> Any:
-        """Check a value to compare with, and what is in it: as data, or as the function given
-        does.
-        """
+        """Check a value to compare with; its elements as data too, or by the given function."""
         inside = element or self.data
         if isinstance(wanted, dict):
             self._enter(depth)
@@ -170,7 +167,7 @@ _OPERANDS: dict[str, Callable[[_Check, str, object, int], Any]] = {
     "$exists": lambda _check, name, wanted, _depth: _flag(name, wanted),
     NOT: _Check.negated,
 }
-"""How what an operator takes is checked."""
+"""How the operand of an operator is checked."""
 
 
 def _key(key: object) -> str:
@@ -223,9 +220,7 @@ def _meets(key: str, wanted: Any, value: Mapping[str, Any]) -> bool:
 
 
 def _at(value: Any, key: str) -> Any:
-    """Find a field: by its key as it is, else by what stands before its first dot and then by the
-    rest.
-    """
+    """Find a field by its whole key, else by the part before its first dot and then by the rest."""
     while key not in value:
         head, dot, key = key.partition(".")
         value = value.get(head) if dot else None

@@ -12,8 +12,7 @@
      changed_at: timestamp,                      of the server's logical clock, set by every write
      index: "a1b2...", index_fields: [...],      which configuration made the vectors; the item's
                                                  own choice
-     generation: 1,                              how often all were made anew before, where it was
-                                                 not 0
+     generation: 1,                              how many forced reindexes were before; absent: 0
      vectors: [{path, digest, vector}],          one for each text; float32
      codes: binary,                              see `mongomem.store.vectors.quantization`
      schema_version: 1}

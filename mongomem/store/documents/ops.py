@@ -1,5 +1,4 @@
-"""A batch of operations, checked whole before the first command and sorted into what has to be
-done.
+"""A batch of operations: checked before the first command, and grouped by kind.
 
 Everything that may be wrong with an operation is found here: a batch that gets through asks only
 what the database and the embedder can answer. Reads see the state before the batch; of several puts
@@ -34,8 +33,7 @@ from mongomem.store.documents.ttl import checked_minutes
 from mongomem.store.documents.value import elements, encode_value, is_text, plain
 
 MOST_ITEMS = 2**31 - 2
-"""More than these no search gives or leaves out: what a driver takes for a limit and a batch
-(BSON's int32)."""
+"""The largest limit and offset: the driver takes an int32."""
 
 HIGHEST_SCORE = sys.float_info.max
 
@@ -46,12 +44,12 @@ WAY_OUT = (
 
 LONGEST_PATH = MAX_DOCUMENT_BYTES // 4
 LONGEST_KEY = MAX_DOCUMENT_BYTES // 2
-"""In bytes: no document holds longer ones, for it says them several times."""
+"""In bytes: a document has each of them several times, so no document holds longer ones."""
 
 LONGEST_ENTRIES = 2 * 2**20
-"""In bytes: how long the entries of an item in one index may be, in each of which its name stands
-once for each prefix. With more a write is too large for the cache of a small server (error 388,
-TransactionTooLargeForCache, MongoDB 6.0)."""
+"""In bytes: how long the entries of an item in one index may be. An entry has the whole `_id`, and
+there is one for each prefix. With more a write is too large for the cache of a small server (error
+388, TransactionTooLargeForCache, MongoDB 6.0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +66,8 @@ class Search:
 
     Attributes:
         filter: In plain types; None where everything matches.
-        narrowed: What the server can be told of the filter; empty where that is nothing.
-        min_score: What scores lower, or not at all, is no answer; None: everything is.
+        narrowed: The query that narrows by the filter; empty where none does.
+        min_score: Items with a lower score or none are left out; None: no item is.
     """
 
     prefix: Namespace

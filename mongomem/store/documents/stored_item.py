@@ -1,10 +1,8 @@
-"""Items as they stand in the database: read, and held against their names, before anybody sees
-them.
+"""Items read from their documents, and checked.
 
-An item's ``_id`` names its namespace and its key and never changes. What else a document says of
-where it stands must agree with that: a document that somebody has moved, or edited so that it
-stands under another's namespace, is never taken for an item of either. Nothing here knows of
-queries.
+The ``_id`` of an item names its namespace and its key and never changes. The other fields that name
+them must agree: a document that somebody has moved or edited to another namespace is an item of
+neither namespace. Nothing here knows of queries.
 """
 
 from __future__ import annotations
@@ -49,11 +47,11 @@ missing."""
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """An item as it stands in the database, and what of its document is not part of it.
+    """An item as it is stored, and when it expires.
 
     Attributes:
         fields: What LangGraph's ``Item`` is made of.
-        expires_at: When it is over, aware; None: never.
+        expires_at: When it expires, aware; None: never.
         ttl_minutes: How long it lives after its last use.
     """
 
@@ -78,11 +76,11 @@ class StoredItem:
         return value
 
     def item(self) -> Item:
-        """Make what ``get`` answers with."""
+        """Make the result of ``get``."""
         return Item(**self.fields)
 
     def search_item(self, score: float | None) -> SearchItem:
-        """Make what ``search`` answers with."""
+        """Make the result of ``search``."""
         return SearchItem(**self.fields, score=score)
 
 
@@ -137,15 +135,13 @@ def sound_items(documents: Iterable[Document], damage: Damage) -> list[StoredIte
 
 
 def ids_in(documents: Iterable[Document]) -> list[str]:
-    """List the ids of documents; those of no item, as a document put there by hand has, are left
-    out.
-    """
+    """List the ids of documents; ids that no item can have, put there by hand, are left out."""
     return [document["_id"] for document in documents if is_id(document["_id"])]
 
 
 def timestamps_in(documents: Iterable[Document]) -> list[tuple[str, Timestamp]]:
-    """List the ids of documents with the stamps of their last writes; those without one are left
-    out.
+    """List the ids of documents with the timestamps of their last writes; documents without one are
+    left out.
     """
     return [
         (document["_id"], document["changed_at"])

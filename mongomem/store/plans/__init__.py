@@ -8,7 +8,7 @@
     candidates       where candidates come from: memory, a reading of everything, Atlas
     index_sync       load an in-memory index and bring it up to date
     put              puts and deletions of a batch; delete_namespace
-    reindex          all vectors anew
+    reindex          make all vectors again
     model_check      whether the model is the one that made the vectors; paths that give no text
 
 Rules that every plan keeps:

@@ -21,7 +21,7 @@ from mongomem.store.vectors.quantization import Vector
 
 
 async def batch(context: Context, ops: Iterable[Op]) -> list[Result]:
-    """Perform operations; the answers stand in their places, None for a put or a deletion.
+    """Perform operations; return the results in their order, None for a put or a deletion.
 
     Everything is checked before the first command, and everything embedded before the first write.
     """
@@ -33,15 +33,15 @@ async def batch(context: Context, ops: Iterable[Op]) -> list[Result]:
 
 
 async def put(context: Context, batches: Sequence[GroupedOps]) -> list[None]:
-    """Perform puts and deletions that were checked and encoded when they were asked for, all as one
-    batch.
+    """Perform the writes of several batches as one. They were checked and encoded by their
+    callers.
     """
     await _write(context, join_writes(batches))
     return [None] * len(batches)
 
 
 async def get(context: Context, ops: Sequence[GetOp]) -> list[Item | None]:
-    """Return items, or None for those that are not there."""
+    """Return items in the order of the operations, None for an item that does not exist."""
     work = group_ops(ops, context.indexing)
     found = await read.get(context, work.gets, context.now())
     return [found[place] for place in range(work.size)]
@@ -83,24 +83,22 @@ async def _found(
 ) -> dict[int, list[FoundItem]]:
     """Search one after the other, with the queries of all embedded before."""
     indexing = context.indexing
-    queries = await _embedded_queries(indexing, searches.values()) if indexing else {}
+    vectors = await _embedded_queries(indexing, searches.values()) if indexing else {}
     found: dict[int, list[FoundItem]] = {}
     for place, search in searches.items():
-        if indexing and search.query in queries:
-            found[place] = await semantic_search(
-                context, indexing, search, queries[search.query], now
-            )
+        vector = vectors.get(search.query)
+        if indexing is None or vector is None:
+            unscored = await plain_search(context, search, now)
+            found[place] = [(stored, None) for stored in unscored]
         else:
-            found[place] = [(stored, None) for stored in await plain_search(context, search, now)]
+            found[place] = await semantic_search(context, indexing, search, vector, now)
     return found
 
 
 async def _embedded_queries(
     indexing: IndexSettings, searches: Iterable[Search]
 ) -> dict[str | None, Vector]:
-    """Embed the queries of searches, equal ones once; not those of a search that asks for
-    nothing.
-    """
+    """Embed the queries of searches, equal ones once; not those of searches with a limit of 0."""
     texts = {search.query for search in searches if search.query and search.limit}
     vectors = await EmbedQueries(indexing.embedder, list(texts)) if texts else ()
     return dict(zip(texts, vectors, strict=True))
@@ -109,8 +107,8 @@ async def _embedded_queries(
 async def _search(
     context: Context, searches: Mapping[int, Search], now: datetime
 ) -> dict[int, list[SearchItem]]:
-    """Search by meaning where there is a query and an index, else in order of update; then refresh
-    what was found.
+    """Search by meaning where a search has a query and the store an index, else newest update
+    first; then refresh the TTL of what was found.
     """
     found = await _found(context, searches, now)
     used = {

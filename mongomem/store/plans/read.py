@@ -74,17 +74,16 @@ def _unexpired(
     }
 
 
-async def find_named(context: Context, ids: Iterable[str], shown: Document) -> dict[str, Document]:
-    """Read the documents with these ids, wherever somebody has moved them: an item that was is not
-    absent.
+async def find_named(context: Context, ids: Iterable[str], fields: Document) -> dict[str, Document]:
+    """Read the documents with these ids, also those whose path somebody has changed.
 
-    Of two on a sharded cluster, which tells ids apart within a shard only, the one counts that
-    stands where it belongs.
+    On a sharded cluster an ``_id`` is unique within a shard only. Of two documents with one id the
+    one counts whose path belongs to the id.
     """
     found: dict[str, Document] = {}
     for part in split_by_bytes(sorted(set(ids))):
         for document in await Find(
-            context.items, {"_id": equals_or_in(part)}, {**shown, "path": 1}, hint=BY_ID
+            context.items, {"_id": equals_or_in(part)}, {**fields, "path": 1}, hint=BY_ID
         ):
             item = document["_id"]
             if item not in found or document.get("path") == path_of_item(item):
@@ -93,9 +92,9 @@ async def find_named(context: Context, ids: Iterable[str], shown: Document) -> d
 
 
 async def find_by_id(
-    context: Context, ids: Iterable[str], shown: Document, narrowed: Document | None = None
+    context: Context, ids: Iterable[str], fields: Document, narrowed: Document | None = None
 ) -> list[Document]:
-    """Read the documents with these ids that stand where they belong and meet a condition.
+    """Read the documents with these ids whose path belongs to the id, and that meet a condition.
 
     One command, or several where the ids are very long.
     """
@@ -106,7 +105,7 @@ async def find_by_id(
             "path": equals_or_in(map(path_of_item, part)),
             **(narrowed or {}),
         }
-        found += await Find(context.items, condition, shown, hint=BY_ID)
+        found += await Find(context.items, condition, fields, hint=BY_ID)
     return found
 
 
@@ -132,10 +131,10 @@ class ListedItem:
 
 
 async def refresh(context: Context, items: Sequence[StoredItem], now: datetime) -> None:
-    """Let items that were read live on from now. Does nothing for those that do not expire.
+    """Refresh the TTL of items that were read; does nothing for items that do not expire.
 
-    An item that expired or was removed in between stays away, and none lives shorter than it would
-    have. A user who may only read reads on.
+    An item that expired or was deleted meanwhile stays so, and no item expires earlier than it
+    would have. For a user who may only read nothing is refreshed.
     """
     living = {"expires_at": {"$gt": context.now()}} if context.expiry.omit_expired else {}
     updates = [
@@ -161,11 +160,10 @@ async def refresh(context: Context, items: Sequence[StoredItem], now: datetime) 
 
 
 async def find_with_hint(context: Context, index: str, find: Find) -> list[Document]:
-    """Read by the index that was made for it: left to itself, the server's planner may prefer to
-    sort.
+    """Read by a named index, since the planner of MongoDB 6.0 may prefer another one and sort.
 
-    Where there are no indexes, since the user may not create any or somebody dropped them, reads by
-    whatever there is.
+    Where the index does not exist, because the user may not create it or somebody dropped it, the
+    server chooses.
     """
     if context.setup_state.may_name_indexes(context.monotonic()):
         try:
@@ -191,8 +189,8 @@ async def list_namespaces(context: Context, op: ListNamespacesOp, now: datetime)
     """List namespaces in their order: matched, cut to `max_depth`, each once, then `offset` and
     `limit`.
 
-    They are read from an index and no item is. So a path that no namespace makes is left out, but
-    one that somebody has given an item of another namespace stands in the list.
+    They are read from an index, and no item is. So a path that is no namespace's is left out, but
+    a path that somebody has given to an item of another namespace is listed.
     """
     conditions = op.match_conditions or ()
     found = await Aggregate(
@@ -204,9 +202,8 @@ async def list_namespaces(context: Context, op: ListNamespacesOp, now: datetime)
                     **context.expiry.condition(now),
                 }
             },
-            {
-                "$sort": {"path": 1}
-            },  # with this order the server jumps from path to path (DISTINCT_SCAN)
+            # In this order the server jumps from path to path (DISTINCT_SCAN).
+            {"$sort": {"path": 1}},
             {"$group": {"_id": "$path"}},
         ],
     )

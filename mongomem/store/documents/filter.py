@@ -76,12 +76,7 @@ class _Check:
 
     def _condition(self, key: str, wanted: object, depth: int) -> Any:
         if key in JUNCTIONS:
-            branches = list(elements(wanted)) if isinstance(wanted, (list, tuple)) else []
-            if not branches:
-                raise InvalidInputError(
-                    f"{key} of a filter takes a list of one filter or more, not {shown(wanted)}"
-                )
-            return [self.filter(branch, depth + 1) for branch in branches]
+            return [self.filter(branch, depth + 1) for branch in _branches(key, wanted)]
         if key == NOT:
             return self.filter(wanted, depth + 1)
         if key.startswith("$"):
@@ -138,6 +133,15 @@ class _Check:
             raise InvalidInputError(f"A filter is nested deeper than {MAX_DEPTH} levels")
         if self.parts > MOST_PARTS:
             raise InvalidInputError(f"A filter has more than {MOST_PARTS} lists and objects")
+
+
+def _branches(name: str, wanted: object) -> list[Any]:
+    branches = list(elements(wanted)) if isinstance(wanted, (list, tuple)) else []
+    if not branches:
+        raise InvalidInputError(
+            f"{name} of a filter takes a list of one filter or more, not {shown(wanted)}"
+        )
+    return branches
 
 
 def _operator_names(wanted: dict[Any, Any]) -> list[str]:

@@ -247,10 +247,8 @@ def _fields(put: NewItem, embedded: ItemVectors | None, now: datetime) -> Docume
     if put.index_fields is not None:
         fields["index_fields"] = put.index_fields
     if put.ttl_minutes is not None:
-        fields |= {
-            "ttl_minutes": float(put.ttl_minutes),
-            "expires_at": expires_at(put.ttl_minutes, now),
-        }
+        fields["ttl_minutes"] = float(put.ttl_minutes)
+        fields["expires_at"] = expires_at(put.ttl_minutes, now)
     return fields
 
 

@@ -30,7 +30,7 @@ from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.item import MAX_DOCUMENT_BYTES, NewItem
 from mongomem.store.documents.namespace import Namespace, item_id, name_of_item, path_of
 from mongomem.store.documents.ttl import checked_minutes
-from mongomem.store.documents.value import elements, encode_value, is_text, plain
+from mongomem.store.documents.value import EncodedValue, elements, encode_value, is_text, plain
 
 MOST_ITEMS = 2**31 - 2
 """The largest limit and offset: the driver takes an int32."""
@@ -255,15 +255,19 @@ def checked_search(
 def _checked_put(op: PutOp, indexing: IndexSettings | None) -> NewItem | Deletion:
     namespace, key = check_namespace(op.namespace), _checked_key(op.key)
     name = name_of_item(namespace, key)
-    index, ttl = _checked_choice(op.index, name), checked_minutes(op.ttl)
+    index_fields, ttl_minutes = _checked_choice(op.index, name), checked_minutes(op.ttl)
     if op.value is None:
         return Deletion(namespace, key)
-    if not isinstance(op.value, Mapping):
-        raise InvalidInputError(f"{name}: value must be a dict, not {shown(op.value)}")
     _check_entries(namespace, key, name)
-    value = encode_value(op.value, name)
-    texts = indexing.texts(value.value, index) if indexing else ()
-    return NewItem(namespace, key, value, texts, index, ttl)
+    value = _checked_value(op.value, name)
+    texts = indexing.texts(value.value, index_fields) if indexing else ()
+    return NewItem(namespace, key, value, texts, index_fields, ttl_minutes)
+
+
+def _checked_value(value: object, name: str) -> EncodedValue:
+    if not isinstance(value, Mapping):
+        raise InvalidInputError(f"{name}: value must be a dict, not {shown(value)}")
+    return encode_value(value, name)
 
 
 def _check_entries(namespace: Namespace, key: str, name: str) -> None:

@@ -76,11 +76,11 @@ def _options(ttl: object) -> list[tuple[object, object]]:
 
 
 def _checked_option(name: object, given: object) -> tuple[str, Any]:
-    if not isinstance(name, str) or plain(name) not in _OPTIONS:
+    option = plain(name)
+    if not isinstance(option, str) or option not in _OPTIONS:
         raise ConfigurationError(
             f"Unknown option of ttl: {shown(name)}; there are {sorted(_OPTIONS)}"
         )
-    option: str = plain(name)
     kinds = _OPTIONS[option]
     if not isinstance(given, kinds) or (isinstance(given, bool) and kinds is not bool):
         raise ConfigurationError(f"ttl option {option}: {shown(given)} is of the wrong kind")

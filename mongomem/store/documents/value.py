@@ -333,7 +333,7 @@ def _exact(value: Any) -> Any:
 
 
 def _exact_object(value: dict[Any, Any]) -> dict[str, Any]:
-    """Encode an object as itself; as pairs where BSON refuses a key or a key begins with `SPECIAL`."""
+    """Encode an object; as pairs where BSON refuses a key or a key begins with `SPECIAL`."""
     pairs = [(str.__str__(key), _exact(element)) for key, element in dict.items(value)]
     if any(key.startswith(SPECIAL) or not is_plain_key(key) for key, _ in pairs):
         return {f"{SPECIAL}object": [list(pair) for pair in pairs]}

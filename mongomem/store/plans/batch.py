@@ -1,4 +1,14 @@
-"""The plan of a batch: reads first, all of them on the state before it, then its writes."""
+"""The plan of a batch, and those of single operations.
+
+The order of a batch, and why:
+
+1. All operations are checked, before the first command: a batch with a mistake does nothing.
+2. The queries of all searches are embedded together: one request.
+3. Searches, gets and listings read. LangGraph's stores answer them by the state before the batch, so
+   no write may come first.
+4. The writes follow, see `mongomem.store.plans.put`: texts are embedded, then items are written. Of
+   several writes of one item the last one counts, and only that one is sent.
+"""
 
 from __future__ import annotations
 
@@ -84,15 +94,19 @@ async def _found(
     """Search one after the other, with the queries of all embedded before."""
     indexing = context.indexing
     vectors = await _embedded_queries(indexing, searches.values()) if indexing else {}
-    found: dict[int, list[FoundItem]] = {}
-    for place, search in searches.items():
-        vector = vectors.get(search.query)
-        if indexing is None or vector is None:
-            unscored = await plain_search(context, search, now)
-            found[place] = [(stored, None) for stored in unscored]
-        else:
-            found[place] = await semantic_search(context, indexing, search, vector, now)
-    return found
+    return {
+        place: await _found_by_one(context, search, vectors.get(search.query), now)
+        for place, search in searches.items()
+    }
+
+
+async def _found_by_one(
+    context: Context, search: Search, vector: Vector | None, now: datetime
+) -> list[FoundItem]:
+    """Search by the vector of the query, or newest update first where there is none."""
+    if context.indexing is not None and vector is not None:
+        return await semantic_search(context, context.indexing, search, vector, now)
+    return [(stored, None) for stored in await plain_search(context, search, now)]
 
 
 async def _embedded_queries(

@@ -122,10 +122,11 @@ class AtlasSource:
         more than the approximate search may compare.
         """
         exact = restrict_to is not None or count * NEIGHBOURS > MOST_NEIGHBOURS
+        parts = [None] if restrict_to is None else split_by_bytes(sorted(restrict_to))
         found: list[Document] = []
-        for part in [None] if restrict_to is None else split_by_bytes(sorted(restrict_to)):
+        for part in parts:
             found += await self._nearest(count, part, exact=exact)
-        best_first = sorted(found, key=lambda document: -document.get("score", 0.0))
+        best_first = sorted(found, key=_score, reverse=True)
         ids = ids_in([*best_first, *await _recent(self.scope)])
         return Candidates(list(dict.fromkeys(ids)), is_complete=exact)
 
@@ -146,6 +147,11 @@ class AtlasSource:
             restrict_to=restrict_to,
         )
         return await Aggregate(context.items, pipeline)
+
+
+def _score(document: Document) -> float:
+    score: float = document.get("score", 0.0)
+    return score
 
 
 async def _recent(scope: IndexScope) -> list[Document]:

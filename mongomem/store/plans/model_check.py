@@ -166,18 +166,7 @@ async def warn_of_blank_paths(context: Context, least: int = MANY) -> None:
     suspects = context.coverage.suspects(least)
     if not suspects:
         return
-    find = Find(
-        context.items,
-        {"prefixes": ""},
-        {"vectors.path": 1},
-        sort=[("updated_at", -1)],
-        limit=LATEST,
-    )
-    found = {
-        entry.get("path")
-        for item in await find_with_hint(context, BY_UPDATE, find)
-        for entry in entries_in(item)
-    }
+    found = await _paths_of_latest(context)
     for path, count in suspects.items():
         context.coverage.settle(path)
         if path not in found:
@@ -189,3 +178,16 @@ async def warn_of_blank_paths(context: Context, least: int = MANY) -> None:
                 shown(path),
                 context.items,
             )
+
+
+async def _paths_of_latest(context: Context) -> set[Any]:
+    """Read the paths that gave a text in the items updated last."""
+    find = Find(
+        context.items,
+        {"prefixes": ""},
+        {"vectors.path": 1},
+        sort=[("updated_at", -1)],
+        limit=LATEST,
+    )
+    latest = await find_with_hint(context, BY_UPDATE, find)
+    return {entry.get("path") for item in latest for entry in entries_in(item)}

@@ -4,8 +4,8 @@ The order of a batch, and why:
 
 1. All operations are checked, before the first command: a batch with a mistake does nothing.
 2. The queries of all searches are embedded together: one request.
-3. Searches, gets and listings read. LangGraph's stores answer them by the state before the batch, so
-   no write may come first.
+3. Searches, gets and listings read. LangGraph's stores answer them by the state before the batch,
+   so no write may come first.
 4. The writes follow, see `mongomem.store.plans.put`: texts are embedded, then items are written. Of
    several writes of one item the last one counts, and only that one is sent.
 """

@@ -93,8 +93,8 @@ def collections_for(prefix: str) -> Collections:
 def indexes_for(names: Collections) -> list[Index]:
     """List the indexes.
 
-    `BY_UPDATE` serves plain search in its order, `BY_CHANGE` covers the read that keeps index_cache
-    fresh, `by_path` gives namespaces (their distinct paths) and is what the shard key needs.
+    `BY_UPDATE` serves plain search in its order. `BY_CHANGE` covers the read that syncs an index in
+    memory. `by_path` serves the listing of namespaces, and is what the shard key needs.
     """
     return [
         Index(names.items, BY_UPDATE, (("prefixes", 1), ("updated_at", -1), ("_id", 1))),

@@ -166,7 +166,7 @@ def encode_item(
         "$set": fields | created if recreate else fields,
         "$currentDate": {"changed_at": {"$type": "timestamp"}},
         "$setOnInsert": {} if recreate else created,
-        "$unset": dict.fromkeys((name for name in OPTIONAL if name not in fields), ""),
+        "$unset": dict.fromkeys([name for name in OPTIONAL if name not in fields], ""),
     }
     # MongoDB before 5.0 refuses an empty $unset.
     given = {operator: part for operator, part in update.items() if part}

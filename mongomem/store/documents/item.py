@@ -165,12 +165,12 @@ def encode_item(
     update: Document = {
         "$set": fields | created if recreate else fields,
         "$currentDate": {"changed_at": {"$type": "timestamp"}},
-        "$setOnInsert": {} if recreate else created,
-        "$unset": dict.fromkeys([name for name in OPTIONAL if name not in fields], ""),
     }
-    # MongoDB before 5.0 refuses an empty $unset.
-    given = {operator: part for operator, part in update.items() if part}
-    return Update({"_id": put.id, "path": path}, given, upsert=True)
+    if not recreate:
+        update["$setOnInsert"] = created
+    if absent := [name for name in OPTIONAL if name not in fields]:
+        update["$unset"] = dict.fromkeys(absent, "")  # MongoDB before 5.0 refuses an empty $unset
+    return Update({"_id": put.id, "path": path}, update, upsert=True)
 
 
 def check_size(update: Update, name: str) -> None:

@@ -36,6 +36,9 @@ REQUIRED: tuple[tuple[str, Kind], ...] = (
     ("created_at", datetime),
     ("updated_at", datetime),
 )
+NAMING = ("namespace", "key", "path", "prefixes")
+"""Fields that name an item, as its `_id` does."""
+
 OPTIONAL: tuple[tuple[str, Kind], ...] = (
     ("exact", bytes),
     ("expires_at", datetime),
@@ -193,14 +196,9 @@ def _checked_namespace(document: Mapping[str, Any]) -> tuple[str, ...]:
         raise CorruptDataError("its _id names no item")
     path, _, key = named.partition(SEPARATOR * 2)
     namespace = namespace_of(path)
-    expected = {
-        "namespace": [*namespace],
-        "key": key,
-        "path": path,
-        "prefixes": prefixes_of(namespace),
-    }
-    found = {name: document[name] for name in expected}
-    if found != expected:
+    expected = ([*namespace], key, path, prefixes_of(namespace))
+    if tuple(map(document.__getitem__, NAMING)) != expected:
+        found = {name: document[name] for name in NAMING}
         raise CorruptDataError(
             f"is stored under another name, {shown(found)}: it was moved, or edited by hand"
         )

@@ -196,8 +196,12 @@ def _checked_namespace(document: Mapping[str, Any]) -> tuple[str, ...]:
         raise CorruptDataError("its _id names no item")
     path, _, key = named.partition(SEPARATOR * 2)
     namespace = namespace_of(path)
-    expected = ([*namespace], key, path, prefixes_of(namespace))
-    if tuple(map(document.__getitem__, NAMING)) != expected:
+    if (
+        document["namespace"] != [*namespace]
+        or document["key"] != key
+        or document["path"] != path
+        or document["prefixes"] != prefixes_of(namespace)
+    ):
         found = {name: document[name] for name in NAMING}
         raise CorruptDataError(
             f"is stored under another name, {shown(found)}: it was moved, or edited by hand"

@@ -178,7 +178,7 @@ def mongomem_peer(corpus: Corpus) -> Iterator[Peer]:
         index: Any = {"embed": corpus.arrays, "model": "corpus", "dims": DIMS, "fields": ["text"]}
 
         def fresh() -> MongoStore:
-            return MongoStore(client, name, index=index, matrix_bytes=2**30)
+            return MongoStore(client, name, index=index, index_cache_bytes=2**30)
 
         try:
             yield Peer("mongomem", fresh(), MongoStore(other, name, index=index), fresh)
@@ -299,7 +299,7 @@ def measure_large() -> None:
             cold = (time.perf_counter() - began) * 1e3
             warm, recall = Searches(space, corpus).run(store, peer.foreign, 2)
             half, _ = Searches(space, corpus, {"half": 1}).run(store, peer.foreign, 3)
-            held = store._context.matrices.size / 2**20  # type: ignore[attr-defined]
+            held = store._context().index_cache.size / 2**20  # type: ignore[attr-defined]
             print(
                 f"{space.size:>7,} items: put {took:.1f} s, cold {cold:.0f} ms, warm {warm:.1f} "
                 f"ms, filter half {half:.1f} ms, recall {recall:.3f}; holds {held:.0f} MB, "

@@ -220,7 +220,7 @@ class User:
 
     def _merge(self, changes: Mapping[str, Any]) -> Plan[dict[str, Any]]:
         ttl = self._store._ttl(NOT_PROVIDED)
-        return merge_item(self._store._context, self._profile, PROFILE, changes, ttl)
+        return merge_item(self._store._context(), self._profile, PROFILE, changes, ttl)
 
     def erase(self) -> Erased:
         """Delete every thread and every memory of the user: ``MongoMemory.erase_user``."""
@@ -246,7 +246,7 @@ class User:
         return AsyncUserExport(self._astream(), lambda: run(export_json(self._whose())))
 
     def _whose(self) -> Whose:
-        saver, store = self._saver._context(), self._store._context
+        saver, store = self._saver._context(), self._store._context()
         return Whose(saver, store, self._user_key, self.id, self.namespace)
 
     def _stream(self) -> Iterator[CheckpointTuple | Item]:
@@ -255,7 +255,7 @@ class User:
         for thread_id in threads.found:
             yield from saver.list({"configurable": {"thread_id": thread_id}})
         after: str | None = None
-        while page := run(items_after(self._store._context, self.namespace, after, PAGE)):
+        while page := run(items_after(self._store._context(), self.namespace, after, PAGE)):
             yield from (placed.item for placed in page if placed.item is not None)
             after = page[-1].id
         check_decided(threads.undecided)
@@ -267,7 +267,7 @@ class User:
             async for one in saver.alist({"configurable": {"thread_id": thread_id}}):
                 yield one
         after: str | None = None
-        while page := await run(items_after(self._store._context, self.namespace, after, PAGE)):
+        while page := await run(items_after(self._store._context(), self.namespace, after, PAGE)):
             for placed in page:
                 if placed.item is not None:
                     yield placed.item

@@ -110,11 +110,7 @@ BELOW_THE_ENGINE = ("checkpoint.", "store.", "schema.", "transfer.", "user_data"
 ON_LOOPS = {"mongomem.store.sweeper"}
 """What answers with futures, as stores do that sweep by themselves."""
 
-LOCKED = {
-    "mongomem.checkpoint.serde.cache",
-    "mongomem.store.vectors.index_cache",
-    "mongomem.store.vectors.memory_index",
-}
+LOCKED = {"mongomem.checkpoint.serde.cache", "mongomem.store.vectors.index_cache"}
 """What may hold a lock, that of `mongomem.engine.locks`: caches that callers share."""
 
 SURFACES = (

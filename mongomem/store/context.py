@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Literal, TypeAlias, get_args
 
+from bson.timestamp import Timestamp
 from langgraph.store.base import TTLConfig
 
 from mongomem.arguments import checked_flag, checked_number, shown
@@ -18,73 +19,71 @@ from mongomem.store.documents.index_config import IndexSettings, resolve_index
 from mongomem.store.documents.item import Collections, collections_for
 from mongomem.store.documents.ttl import Expiry
 from mongomem.store.vectors.index_cache import IndexCache
-from mongomem.store.vectors.watermark import Stamp, latest_stamp
+from mongomem.store.vectors.watermark import latest_timestamp
 
 Backend: TypeAlias = Literal["auto", "exact", "atlas"]
 
-
-CHECKED_SECONDS = 10.0
-"""How long a look at the stored configuration counts, or at an index that is missing: one read more
-in that time."""
+CHECK_VALID_SECONDS = 10.0
+"""How long a comparison with the stored index configuration counts, and that an index is
+missing."""
 
 
 @dataclass(slots=True)
 class SetupState:
-    """What this process knows to be done already, so that it is not asked for again.
+    """What this process has set up or checked already.
 
     Attributes:
-        agreed: The index configuration by the names that the store knows it by.
-        is_named: The settings of the store call the model what it is called now.
-        compared: Vectors of this process were found to be like those that were there, or there were
-            none.
-        set_up: The indexes were made, and not missed since.
-        checked_at: When the stored vectors were last seen to be made as the index configuration
-            says, on the monotonic clock; another process may have begun a reindex since.
-        missed_at: When an index that a read named was not there: set up is the user's affair and
-            was not done, or somebody dropped it.
+        config: The index configuration by the names that the store has for it; None: not compared.
+        has_current_name: The stored configuration has the current name of the model.
+        model_checked: The embedder was compared with the stored vectors, or there were none.
+        set_up: The indexes were created, and none was missing since.
+        config_checked_at: When the stored configuration was last compared, in seconds of the
+            monotonic clock. Another process may have begun a reindex since.
+        index_missing_at: When an index that a read named did not exist, likewise. The user sets up
+            and has not done so, or somebody dropped it.
         atlas: Whether Atlas Vector Search answers; None: not asked yet.
     """
 
-    agreed: IndexSettings | None = None
-    is_named: bool = False
-    compared: bool = False
+    config: IndexSettings | None = None
+    has_current_name: bool = False
+    model_checked: bool = False
     set_up: bool = False
-    checked_at: float | None = None
-    missed_at: float | None = None
+    config_checked_at: float | None = None
+    index_missing_at: float | None = None
     atlas: bool | None = None
 
-    def is_checked(self, now: float) -> bool:
-        """Say whether the configuration was looked at lately."""
-        return _is_recent(self.checked_at, now)
+    def config_checked_recently(self, now: float) -> bool:
+        """Say whether the last comparison of the configuration still counts."""
+        return _is_recent(self.config_checked_at, now)
 
-    def agree(self, indexing: IndexSettings, now: float) -> None:
-        """Keep that it was looked at now, and what it is called. Where all was made anew since, it
-        is compared anew.
+    def accept_config(self, config: IndexSettings, now: float) -> None:
+        """Note that the configuration is that of the store. After a reindex of all vectors the
+        model is to be checked again.
         """
-        if self.agreed is not None and self.agreed.generation != indexing.generation:
-            self.compared = False
-        self.agreed = indexing
-        self.checked_at = now
+        if self.config is not None and self.config.generation != config.generation:
+            self.model_checked = False
+        self.config = config
+        self.config_checked_at = now
 
-    def has_indexes(self, now: float) -> bool:
-        """Say whether reads may name indexes: none was missed lately."""
-        return not _is_recent(self.missed_at, now)
+    def may_name_indexes(self, now: float) -> bool:
+        """Say whether reads may name an index as a hint: none was missing lately."""
+        return not _is_recent(self.index_missing_at, now)
 
-    def miss_index(self, now: float) -> None:
-        """Keep that an index is not there; the next write makes it, unless that is the user's
-        affair.
+    def note_missing_index(self, now: float) -> None:
+        """Note that an index does not exist. The next write creates it, unless the user does
+        that.
         """
-        self.missed_at = now
+        self.index_missing_at = now
         self.set_up = False
 
-    def finish_set_up(self) -> None:
-        """Keep that the indexes are there."""
-        self.missed_at = None
+    def note_setup(self) -> None:
+        """Note that the indexes exist."""
+        self.index_missing_at = None
         self.set_up = True
 
 
 def _is_recent(moment: float | None, now: float) -> bool:
-    return moment is not None and now - moment < CHECKED_SECONDS
+    return moment is not None and now - moment < CHECK_VALID_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +91,24 @@ class Context:
     """The options of a store and its shared state.
 
     Attributes:
-        configured: Makes items findable by meaning; None where the store has no index.
-        matrices: The codes in memory.
-        clock: Tells the time, aware and in UTC.
-        damage: What was met of damaged items.
-        monotonic: Tells seconds since some moment, which no change of a clock alters.
-        unix_time: Tells seconds since 1970.
+        configured: The index configuration of the caller; None where the store has no index.
+        index_cache: The indexes in memory.
+        clock: Returns the time, aware and in UTC.
+        setup_state: What was set up or checked already.
+        damage: The damaged items that were met.
+        coverage: The paths that gave no text so far.
+        monotonic: Returns seconds since some moment, which no change of a clock alters.
+        unix_time: Returns seconds since 1970.
     """
 
     names: Collections
     configured: IndexSettings | None
-    matrices: IndexCache
+    index_cache: IndexCache
     expiry: Expiry
     clock: Callable[[], datetime]
     auto_setup: bool
     backend: Backend
-    readiness: SetupState = field(default_factory=SetupState)
+    setup_state: SetupState = field(default_factory=SetupState)
     damage: Damage = field(default_factory=Damage)
     coverage: Coverage = field(default_factory=Coverage)
     monotonic: Callable[[], float] = monotonic
@@ -115,35 +116,35 @@ class Context:
 
     @property
     def indexing(self) -> IndexSettings | None:
-        """The index configuration, by the names that the store knew it by when it was last looked
-        at.
+        """The index configuration, by the names that the store had for it when they were last
+        compared.
         """
-        return self.readiness.agreed or self.configured
+        return self.setup_state.config or self.configured
 
     @property
     def items(self) -> str:
         return self.names.items
 
-    def latest_stamp(self) -> Stamp:
-        """Return the latest stamp that a server may have given until now."""
-        return latest_stamp(self.unix_time())
+    def latest_timestamp(self) -> Timestamp:
+        """Return the highest timestamp that a server may have given until now."""
+        return latest_timestamp(self.unix_time())
 
     def now(self) -> datetime:
-        """Tell the time as MongoDB keeps it: in whole milliseconds.
+        """Return the time as MongoDB keeps it: in whole milliseconds.
 
         Raises:
-            ConfigurationError: The clock tells something else than an aware time.
+            ConfigurationError: The clock returns something else than an aware time.
         """
-        told: Any = self.clock()
-        if not isinstance(told, datetime) or told.tzinfo is None:
+        time: Any = self.clock()
+        if not isinstance(time, datetime) or time.tzinfo is None:
             raise ConfigurationError(
-                f"clock must tell the time as an aware datetime, not {shown(told)}"
+                f"clock must tell the time as an aware datetime, not {shown(time)}"
             )
         try:
-            now = told.astimezone(timezone.utc)
+            now = time.astimezone(timezone.utc)
         except Exception as error:  # out of the range of dates, or whatever a time zone does
             raise ConfigurationError(
-                f"clock tells a time that has no equal in UTC: {shown(told)}"
+                f"clock tells a time that has no equal in UTC: {shown(time)}"
             ) from error
         return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
@@ -154,7 +155,7 @@ def context_for(
     ttl: TTLConfig | None,
     *,
     backend: Any,
-    matrix_bytes: Any,
+    index_cache_bytes: Any,
     auto_setup: Any,
     clock: Any,
 ) -> Context:
@@ -172,7 +173,9 @@ def context_for(
     return Context(
         names=collections_for(collection_prefix),
         configured=indexing,
-        matrices=IndexCache(checked_number("matrix_bytes", matrix_bytes, error=ConfigurationError)),
+        index_cache=IndexCache(
+            checked_number("index_cache_bytes", index_cache_bytes, error=ConfigurationError)
+        ),
         expiry=Expiry() if ttl is None else Expiry(omit_expired=ttl.get("omit_expired", True)),
         clock=clock,
         auto_setup=checked_flag("auto_setup", auto_setup, ConfigurationError),

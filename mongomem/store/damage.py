@@ -1,6 +1,4 @@
-"""Which items of a store are damaged: left out where many are asked for, and told to whoever runs
-the application.
-"""
+"""Which damaged items a store has met. They are left out of results and logged once."""
 
 from __future__ import annotations
 
@@ -11,24 +9,22 @@ from dataclasses import dataclass, field
 LOGGER = logging.getLogger("mongomem")
 
 MOST_KEPT = 100_000
-"""Damaged items that are told apart. Beyond these none is logged or counted any more."""
+"""How many damaged items are counted. Further ones are neither logged nor counted."""
 
 
 @dataclass(slots=True)
 class Damage:
-    """What a store has met of damaged items, and of paths that name no namespace."""
+    """The damaged items that a store has met, and the paths that name no namespace."""
 
     _met: dict[bytes, object] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
-        """How many different ones were met."""
+        """How many different ones were met so far."""
         return len(self._met)
 
     def note(self, name: str, consequence: str) -> None:
-        """Log what is damaged, by a name of its own, and what follows from it: once for each
-        name.
-        """
+        """Log the consequence of something damaged, once for each name."""
         if len(self._met) >= MOST_KEPT:
             return
         mine = object()

@@ -1,6 +1,4 @@
-"""MongoStore: LangGraph's store on MongoDB. Every method is one expression; the logic is in the
-plans.
-"""
+"""MongoStore: LangGraph's store on MongoDB. Every method is one expression; the plans decide."""
 
 from __future__ import annotations
 
@@ -30,15 +28,15 @@ from mongomem.engine.request_batcher import RequestBatcher
 from mongomem.engine.runners import Concerns, begins_at_call, runners_for
 from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
 from mongomem.store import sweeper
-from mongomem.store.context import Backend, context_for
+from mongomem.store.context import Backend, Context, context_for
 from mongomem.store.documents.ops import GroupedOps, group_ops, list_op, put_op
 from mongomem.store.documents.ttl import checked_config
 from mongomem.store.plans import batch
-from mongomem.store.plans.put import delete_namespace, sweep
+from mongomem.store.plans.put import delete_expired, delete_namespace
 from mongomem.store.plans.reindex import reindex
 from mongomem.store.plans.setup import setup
 
-MATRIX_BYTES = 512 * 2**20
+INDEX_CACHE_BYTES = 512 * 2**20
 
 
 class MongoStore(BaseStore):
@@ -63,9 +61,9 @@ class MongoStore(BaseStore):
         collection_prefix: Put before the names of the collections.
         backend: How meaning is searched: "exact" on any server, "atlas" by Atlas Vector Search,
             "auto".
-        matrix_bytes: How much the exact search may hold in memory, over all namespaces.
+        index_cache_bytes: How many bytes of vectors' codes are held in memory, over all namespaces.
         concerns: Read preference, read concern and write concern; primary and majority by default.
-        clock: Tells the time, aware and in UTC.
+        clock: Returns the time, aware and in UTC.
 
     Does no I/O. Errors: `mongomem.errors`; those of the driver pass through.
     """
@@ -82,7 +80,7 @@ class MongoStore(BaseStore):
         auto_setup: bool = True,
         collection_prefix: str = DEFAULT_PREFIX,
         backend: Backend = "auto",
-        matrix_bytes: int = MATRIX_BYTES,
+        index_cache_bytes: int = INDEX_CACHE_BYTES,
         concerns: Concerns | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
@@ -90,20 +88,20 @@ class MongoStore(BaseStore):
         self.ttl_config = checked_config(ttl)
         self.index_config = index
         self._runners = runners_for(client, db_name, concerns)
-        self._context = context_for(
+        self._store_context = context_for(
             checked_prefix(collection_prefix),
             index,
             self.ttl_config,
             backend=backend,
-            matrix_bytes=matrix_bytes,
+            index_cache_bytes=index_cache_bytes,
             auto_setup=auto_setup,
             clock=clock,
         )
         self._gets: RequestBatcher[GetOp, Item | None] = RequestBatcher(
-            lambda ops: self._runners.arun(batch.get(self._context, ops))
+            lambda ops: self._runners.arun(batch.get(self._context(), ops))
         )
         self._puts: RequestBatcher[GroupedOps, None] = RequestBatcher(
-            lambda batches: self._runners.arun(batch.put(self._context, batches))
+            lambda batches: self._runners.arun(batch.put(self._context(), batches))
         )
 
     @property
@@ -114,7 +112,7 @@ class MongoStore(BaseStore):
         exports; one whose vectors alone are damaged follows unscored. `get` raises
         ``CorruptDataError``; a put or a deletion mends it.
         """
-        return self._context.damage.count
+        return self._context().damage.count
 
     @classmethod
     def from_conn_string(
@@ -142,27 +140,27 @@ class MongoStore(BaseStore):
         """Create the indexes, and agree on how vectors are made. Idempotent, and safe when many do
         it at once.
         """
-        self._runners.run(setup(self._context))
+        self._runners.run(setup(self._context()))
 
     @begins_at_call
     def asetup(self) -> Coroutine[Any, Any, None]:
         """Do what `setup` does."""
-        return self._runners.arun(setup(self._context))
+        return self._runners.arun(setup(self._context()))
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Perform operations; the answers stand in their places, None for a put or a deletion.
+        """Perform operations; return the results in their order, None for a put or a deletion.
 
         Reads see the state before the batch; of several puts of one item the last counts.
         Everything is checked before the first command, and embedded before the first write. Each
         item changes at once; a batch that is cut short may have changed some, and does the rest
         when it is repeated.
         """
-        return self._runners.run(batch.batch(self._context, ops))
+        return self._runners.run(batch.batch(self._context(), ops))
 
     @begins_at_call
     def abatch(self, ops: Iterable[Op]) -> Coroutine[Any, Any, list[Result]]:
         """Do what `batch` does."""
-        return self._runners.arun(batch.batch(self._context, ops))
+        return self._runners.arun(batch.batch(self._context(), ops))
 
     def get(
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
@@ -170,12 +168,12 @@ class MongoStore(BaseStore):
         """Return an item, or None. Writes only where the item expires and is refreshed.
 
         Raises:
-            CorruptDataError: The item is damaged, or stands under another name: it was moved, or
-                edited by hand.
+            CorruptDataError: The item is damaged, or is stored under another name: it was moved,
+                or edited by hand.
             SchemaVersionError: A newer mongomem wrote it.
         """
         return self._runners.run(
-            batch.get(self._context, [GetOp(namespace, key, self._refreshes(refresh_ttl))])
+            batch.get(self._context(), [GetOp(namespace, key, self._refreshes(refresh_ttl))])
         )[0]
 
     @begins_at_call
@@ -215,7 +213,7 @@ class MongoStore(BaseStore):
             min_score: What scores lower, or has no score, is left out. Needs a query.
         """
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
-        return self._runners.run(batch.search(self._context, op, min_score))
+        return self._runners.run(batch.search(self._context(), op, min_score))
 
     @begins_at_call
     def asearch(
@@ -232,7 +230,7 @@ class MongoStore(BaseStore):
     ) -> Coroutine[Any, Any, list[SearchItem]]:
         """Do what `search` does."""
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
-        return self._runners.arun(batch.search(self._context, op, min_score))
+        return self._runners.arun(batch.search(self._context(), op, min_score))
 
     def put(
         self,
@@ -243,11 +241,11 @@ class MongoStore(BaseStore):
         *,
         ttl: float | NotProvided | None = NOT_PROVIDED,
     ) -> None:
-        """Store an item; one that is there keeps its `created_at`.
+        """Store an item; an existing one keeps its `created_at`.
 
         Args:
             namespace: Where; a tuple of labels.
-            key: Its name there.
+            key: Its name in the namespace.
             value: JSON; bytes, tuples, datetimes and integers of any size come back exactly too.
             index: Which paths are embedded: None for those of the store, False for none, or a list.
             ttl: Minutes it lives after its last use; None for ever; not given: as the store is
@@ -257,7 +255,7 @@ class MongoStore(BaseStore):
             UnstorableValueError: The value cannot be stored; says where in it and why.
         """
         self._runners.run(
-            batch.batch(self._context, [put_op(namespace, key, value, index, self._ttl(ttl))])
+            batch.batch(self._context(), [put_op(namespace, key, value, index, self._ttl(ttl))])
         )
 
     @begins_at_call
@@ -273,13 +271,13 @@ class MongoStore(BaseStore):
         """Do what `put` does. Those of one tick of the event loop are one batch."""
         return self._puts(
             lambda: group_ops(
-                [put_op(namespace, key, value, index, self._ttl(ttl))], self._context.indexing
+                [put_op(namespace, key, value, index, self._ttl(ttl))], self._context().indexing
             )
         )
 
     def delete(self, namespace: tuple[str, ...], key: str) -> None:
-        """Delete an item, if it is there."""
-        self._runners.run(batch.batch(self._context, [PutOp(namespace, key, None)]))
+        """Delete an item, if it exists."""
+        self._runners.run(batch.batch(self._context(), [PutOp(namespace, key, None)]))
 
     @begins_at_call
     def adelete(self, namespace: tuple[str, ...], key: str) -> Coroutine[Any, Any, None]:
@@ -290,27 +288,27 @@ class MongoStore(BaseStore):
         """Delete every item below a prefix of one label or more; return how many. Can be
         repeated.
         """
-        return self._runners.run(delete_namespace(self._context, prefix))
+        return self._runners.run(delete_namespace(self._context(), prefix))
 
     @begins_at_call
     def adelete_namespace(self, prefix: tuple[str, ...]) -> Coroutine[Any, Any, int]:
         """Do what `delete_namespace` does."""
-        return self._runners.arun(delete_namespace(self._context, prefix))
+        return self._runners.arun(delete_namespace(self._context(), prefix))
 
     def sweep_ttl(self) -> int:
         """Delete every item that has expired; return how many. The server does the same within a
         minute.
         """
-        return self._runners.run(sweep(self._context))
+        return self._runners.run(delete_expired(self._context()))
 
     @begins_at_call
     def asweep_ttl(self) -> Coroutine[Any, Any, int]:
         """Do what `sweep_ttl` does."""
-        return self._runners.arun(sweep(self._context))
+        return self._runners.arun(delete_expired(self._context()))
 
     def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> sweeper.Started:
-        """Return a future that is done, as ``PostgresStore`` returns one: the server sweeps, and
-        nothing runs here.
+        """Return a future that is done, as ``PostgresStore`` returns one: the server deletes
+        expired items.
         """
         return sweeper.start(sweep_interval_minutes)
 
@@ -321,7 +319,7 @@ class MongoStore(BaseStore):
         return sweeper.awaitable(sweeper.start(sweep_interval_minutes))
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """Return True, as ``PostgresStore`` does where nothing sweeps."""
+        """Return True, as ``PostgresStore`` does without a sweeper."""
         return sweeper.stop(timeout)
 
     async def astop_ttl_sweeper(self, timeout: float | None = None) -> bool:
@@ -329,28 +327,29 @@ class MongoStore(BaseStore):
         return sweeper.stop(timeout)
 
     def reindex(self, force: bool = False) -> int:
-        """Make all vectors as the store is configured now; return how many items were changed.
+        """Make all vectors by the current `index`; return how many items were changed.
 
-        For after a change of `index`, which counts from the first items on that were embedded: an
-        embedder that fails at once leaves the store as it was. Searches go on meanwhile, items not
-        done yet follow unscored. What was cut short goes on when it is called again.
+        To be called after a change of `index`. The new configuration is stored with the first items
+        that are embedded: an embedder that fails at once changes nothing. Searches work meanwhile;
+        items that are not converted follow unscored. A reindex that was cut short continues when it
+        is called again.
 
         Args:
-            force: Make every vector anew, also where the configuration is the same: for a model
-                that has become another one under its name. What was cut short goes on by the next
-                call, with `force` or without.
+            force: Make every vector again, also where the configuration is the same: for a model
+                that changed under its name. What was cut short is continued by the next call, with
+                `force` or without.
 
         Raises:
             IndexMismatchError: Another reindex to another configuration has begun; or, without
                 `force`, another model than that of the stored vectors answers by its name.
             ReindexError: Some items cannot be converted; it names them, and all others are.
         """
-        return self._runners.run(reindex(self._context, force))
+        return self._runners.run(reindex(self._context(), force))
 
     @begins_at_call
     def areindex(self, force: bool = False) -> Coroutine[Any, Any, int]:
         """Do what `reindex` does."""
-        return self._runners.arun(reindex(self._context, force))
+        return self._runners.arun(reindex(self._context(), force))
 
     def list_namespaces(
         self,
@@ -366,12 +365,12 @@ class MongoStore(BaseStore):
         Args:
             prefix: The labels they begin with; ``"*"`` stands for any one label.
             suffix: The labels they end with, likewise.
-            max_depth: Cut them to so many labels; each then stands once.
+            max_depth: Cut them to so many labels; each is then listed once.
             limit: How many; 0 gives none.
             offset: How many to leave out before.
         """
         op = list_op(prefix, suffix, max_depth, limit, offset)
-        return self._runners.run(batch.list_namespaces(self._context, op))
+        return self._runners.run(batch.list_namespaces(self._context(), op))
 
     @begins_at_call
     def alist_namespaces(
@@ -385,7 +384,10 @@ class MongoStore(BaseStore):
     ) -> Coroutine[Any, Any, list[tuple[str, ...]]]:
         """Do what `list_namespaces` does."""
         op = list_op(prefix, suffix, max_depth, limit, offset)
-        return self._runners.arun(batch.list_namespaces(self._context, op))
+        return self._runners.arun(batch.list_namespaces(self._context(), op))
+
+    def _context(self) -> Context:
+        return self._store_context
 
     def _refreshes(self, refresh_ttl: bool | None) -> bool:
         return (

@@ -1,8 +1,7 @@
-"""What LangGraph's other stores answer when their sweeper of expired items is started: something to
-wait for.
+"""What the methods of the TTL sweeper return, in the form of LangGraph's other stores.
 
-They sweep by a thread or a task. Here the server sweeps (a TTL index), so there is nothing to wait
-for, and nothing to stop.
+These stores delete expired items by a thread or a task. Here the server does, by a TTL index. So
+what is returned is done already, and nothing has to be stopped.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def awaitable(started: Started) -> asyncio.Future[None]:
 
 
 def stop(timeout: object) -> bool:
-    """Say that nothing sweeps any more in this process.
+    """Return True: nothing in this process deletes expired items.
 
     Raises:
         InvalidInputError: The timeout is neither None nor a number of seconds from 0 on.

@@ -13,7 +13,7 @@ from langgraph.store.base import PutOp
 
 from mongomem.engine.commands import BulkWrite, Find, Update
 from mongomem.store.context import Context
-from mongomem.store.documents.item import BY_ID, SHOWN
+from mongomem.store.documents.item import BY_ID, ITEM_FIELDS
 from mongomem.store.documents.namespace import Namespace, id_range, item_id, path_of
 from mongomem.store.documents.ops import group_ops
 from mongomem.store.documents.stored_item import StoredItem, sound_items
@@ -34,7 +34,7 @@ async def export_items(context: Context, namespace: Namespace) -> list[dict[str,
     out, and those that have expired.
     """
     found: list[dict[str, Any]] = []
-    shown, condition = {**SHOWN, "index_fields": 1}, id_range(namespace)
+    shown, condition = {**ITEM_FIELDS, "index_fields": 1}, id_range(namespace)
     while True:
         page = await Find(
             context.items, {"_id": condition}, shown, sort=[("_id", 1)], limit=PAGE, hint=BY_ID
@@ -43,7 +43,7 @@ async def export_items(context: Context, namespace: Namespace) -> list[dict[str,
         found += [
             _item_json(stored, chosen[stored.id], len(namespace))
             for stored in sound_items(page, context.damage)
-            if not context.expiry.is_over(stored.expires_at, now)
+            if not context.expiry.has_expired(stored.expires_at, now)
         ]
         if len(page) < PAGE:
             return found

@@ -279,7 +279,7 @@ SUGGESTED = [
     (MongoSaver, "opentimeout", "Did you mean open_timeout=...?"),
     (MongoMemory, "tread_ttl", "Did you mean thread_ttl=...?"),
     (MongoMemory, "metadata_indexes", "Did you mean saver_options={'metadata_indexes': ...}?"),
-    (MongoMemory, "matrix_bytes", "Did you mean store_options={'matrix_bytes': ...}?"),
+    (MongoMemory, "index_cache_bytes", "Did you mean store_options={'index_cache_bytes': ...}?"),
     (MongoMemory, "index_config", "Did you mean index=...?"),
     (MongoMemory, "zzz", "has no option 'zzz'. There are: db_name, index, serde"),
     (MongoMemory, "client", "has no option 'client'."),
@@ -328,11 +328,11 @@ def test_options_of_saver_and_store_are_looked_at(holder: str, wrong: Any) -> No
 def test_options_of_saver_and_store_reach_them() -> None:
     options = {
         "saver_options": {"metadata_indexes": ["user_id", "kind"]},
-        "store_options": {"matrix_bytes": 5},
+        "store_options": {"index_cache_bytes": 5},
     }
     memory = MongoMemory(mongomock.MongoClient(), **options)  # type: ignore[arg-type]
     assert memory.saver._options.metadata_keys == ("user_id", "kind")
-    assert memory.store._context.matrices.limit == 5
+    assert memory.store._context().index_cache.limit == 5
 
 
 # What is never said.

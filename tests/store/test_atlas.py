@@ -86,7 +86,7 @@ def test_candidates_are_read_again_and_scored_on_the_common_scale(
     run = Scripted(
         mongo_client[database_name], Atlas(mongo_client[database_name].mongomem_store_items)
     )
-    found = run(batch.search(store._context, SearchOp(NS, query="word7 fish", limit=5)))
+    found = run(batch.search(store._context(), SearchOp(NS, query="word7 fish", limit=5)))
     assert (found[0].key, round(found[0].score, 5)) == ("k007", 1.0)
     assert [item.score for item in found] == sorted((item.score for item in found), reverse=True)
     assert "numCandidates" in run.asked[0].pipeline[0]["$vectorSearch"]
@@ -99,13 +99,17 @@ def test_deep_pages_and_selective_filters_are_complete(
         mongo_client[database_name], Atlas(mongo_client[database_name].mongomem_store_items)
     )
     pages = [
-        run(batch.search(store._context, SearchOp(NS, query="word7 fish", limit=50, offset=start)))
+        run(
+            batch.search(store._context(), SearchOp(NS, query="word7 fish", limit=50, offset=start))
+        )
         for start in (0, 50, 100, 150)
     ]
     found = [key for page in pages for key in keys(page)]
     assert len(found) == len(set(found)) == 121
     assert found[-1] == "none"
-    far = run(batch.search(store._context, SearchOp(NS, {"n": {"$gte": 110}}, query="word7 fish")))
+    far = run(
+        batch.search(store._context(), SearchOp(NS, {"n": {"$gte": 110}}, query="word7 fish"))
+    )
     assert sorted(keys(far)) == [f"k{n}" for n in range(110, 120)]
     assert run.asked[-1].pipeline[0]["$vectorSearch"]["exact"] is True
 
@@ -122,7 +126,7 @@ def test_ids_that_one_command_cannot_carry_are_asked_in_parts(
     )
     found = run(
         batch.search(
-            store._context, SearchOp(NS, {"n": {"$gte": 95}}, query="word7 fish", limit=20)
+            store._context(), SearchOp(NS, {"n": {"$gte": 95}}, query="word7 fish", limit=20)
         )
     )
     assert len(keys(found)) == len(set(keys(found))) == 20
@@ -142,7 +146,7 @@ def test_what_atlas_has_not_seen_yet_is_found(
     items = mongo_client[database_name].mongomem_store_items
     hidden = frozenset(document["_id"] for document in items.find({"key": {"$gt": "k050"}}))
     run = Scripted(mongo_client[database_name], Atlas(items, hidden))
-    found = run(batch.search(store._context, SearchOp(NS, query="word99 fish", limit=3)))
+    found = run(batch.search(store._context(), SearchOp(NS, query="word99 fish", limit=3)))
     assert found[0].key == "k099"
 
 
@@ -155,12 +159,12 @@ def test_setup_makes_the_index_and_waits_for_it(
         mongo_client[database_name],
         lambda command: next(states) if isinstance(command, Aggregate) else {"ok": 1},
     )
-    run(setup(store._context))
+    run(setup(store._context()))
     (made,) = [command.command for command in run.asked if isinstance(command, RunCommand)]
     assert made["indexes"][0]["definition"]["fields"][0]["numDimensions"] == DIMS
     never = Scripted(mongo_client[database_name], lambda _command: [{"queryable": False}])
     with pytest.raises(ConfigurationError, match="does not answer"):
-        never(setup(store._context))
+        never(setup(store._context()))
 
 
 def test_auto_takes_atlas_where_its_index_answers_and_else_not(
@@ -169,7 +173,7 @@ def test_auto_takes_atlas_where_its_index_answers_and_else_not(
     store = MongoStore(mongo_client, database_name, index=words(fields=["text"]))
     store.put(NS, "k", {"text": "fish"})
     assert keys(store.search(NS, query="fish")) == ["k"]
-    assert store._context.readiness.atlas is False
+    assert store._context().setup_state.atlas is False
     other = MongoStore(mongo_client, database_name, index=words(fields=["text"]))
     atlas = Atlas(mongo_client[database_name].mongomem_store_items)
 
@@ -179,5 +183,5 @@ def test_auto_takes_atlas_where_its_index_answers_and_else_not(
         )
 
     run = Scripted(mongo_client[database_name], answer)
-    assert keys(run(batch.search(other._context, SearchOp(NS, query="fish")))) == ["k"]
-    assert other._context.readiness.atlas is True
+    assert keys(run(batch.search(other._context(), SearchOp(NS, query="fish")))) == ["k"]
+    assert other._context().setup_state.atlas is True

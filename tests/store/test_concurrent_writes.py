@@ -153,7 +153,7 @@ def test_a_store_in_use_learns_of_a_reindex(
     old = MongoStore(mongo_client, database_name, index=index(8))
     old.put(NS, "a", {"text": "tea"})
     MongoStore(mongo_client, database_name, index=index(16)).reindex()
-    monkeypatch.setattr("mongomem.store.context.CHECKED_SECONDS", 0.0)
+    monkeypatch.setattr("mongomem.store.context.CHECK_VALID_SECONDS", 0.0)
     with pytest.raises(IndexMismatchError):
         old.put(NS, "b", {"text": "coffee"})
     with pytest.raises(IndexMismatchError):

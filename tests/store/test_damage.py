@@ -57,7 +57,7 @@ class World:
         found: list[Any] = []
         after: str | None = None
         for _ in range(100):
-            plan = items_after(store.target._context, namespace, after, 2)
+            plan = items_after(store.target._context(), namespace, after, 2)
             drivers = store.target._runners
             page = await drivers.arun(plan) if store.is_async else drivers.run(plan)
             if not page:
@@ -126,8 +126,8 @@ WRONG: dict[str, Any] = {
     "exact bytes": bson.encode({"value": {"~object": 3}}),
     "object id": ObjectId(b"a" * 12),
     "regex": Regex("u1"),
-    "stamp": Timestamp(1, 1),
-    "future stamp": Timestamp(2**32 - 1, 1),
+    "timestamp": Timestamp(1, 1),
+    "future timestamp": Timestamp(2**32 - 1, 1),
     "date beyond": DatetimeMS(2**62),
     "date before": DatetimeMS(-(2**62)),
     "smallest": MinKey(),
@@ -473,7 +473,7 @@ async def test_pages_go_past_damaged_items(world: World) -> None:
             )
 
 
-async def test_a_stamp_of_the_future_hides_no_write(world: World) -> None:
+async def test_a_timestamp_of_the_future_hides_no_write(world: World) -> None:
     document = await fill(world)
     world.items.replace_one({"_id": ITEM}, {**document, "changed_at": Timestamp(2**32 - 1, 1)})
     reader, writer = world.store(), world.store()
@@ -487,8 +487,8 @@ async def test_a_stamp_of_the_future_hides_no_write(world: World) -> None:
         await writer("put", NS, "k", {"text": f"black bird{number}"})
         assert "k" in keys(await reader("search", NS, query=f"black bird{number}", min_score=0.999))
         if number % 5 == 4:
-            stamp = {"$set": {"changed_at": Timestamp(2**32 - 1, number)}}
-            world.items.update_one({"_id": ITEM}, stamp)
+            change = {"$set": {"changed_at": Timestamp(2**32 - 1, number)}}
+            world.items.update_one({"_id": ITEM}, change)
 
 
 # --- vectors
@@ -527,7 +527,7 @@ async def test_damaged_vectors_move_no_others(world: World) -> None:
         for field, wrong in hurt.items():
             hurt_document = damaged(hurt_document, field, wrong)
         replace(world, hurt_document)
-        for store in (world.store(), world.store(matrix_bytes=1)):
+        for store in (world.store(), world.store(index_cache_bytes=1)):
             for _ in range(2):
                 found = [
                     (item.key, item.score) for item in await store("search", NS, query="red fish")

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pymongo import MongoClient
 
 from mongomem.errors import InvalidInputError
-from mongomem.store.documents.filter import MAX_DEPTH, checked_filter, matches, to_query
+from mongomem.store.documents.filter import MAX_DEPTH, checked_filter, matches
+from mongomem.store.documents.filter_query import to_query
 from mongomem.store.store import MongoStore
 from support.filters import document_of, filters, values
 from support.stores import keys, words

@@ -174,7 +174,15 @@ METHODS: dict[str, tuple[str, Callable[[Any], Callable[[Calls], Awaitable[Any]]]
 
 OPTIONS = {
     **dict.fromkeys(
-        ("ttl", "auto_setup", "collection_prefix", "backend", "matrix_bytes", "concerns", "clock"),
+        (
+            "ttl",
+            "auto_setup",
+            "collection_prefix",
+            "backend",
+            "index_cache_bytes",
+            "concerns",
+            "clock",
+        ),
         None,
     ),
     **{

@@ -24,7 +24,7 @@ from pymongo.errors import AutoReconnect
 from mongomem import MongoStore
 from mongomem.engine.commands import Find
 from mongomem.errors import IndexMismatchError, InvalidInputError, ReindexError
-from mongomem.store.plans.model_check import compare_answers
+from mongomem.store.plans.model_check import check_model
 from mongomem.store.plans.reindex import reindex
 from mongomem.store.vectors.quantization import decode_vectors
 from mongomem.testing import FailingRunner, MongomockDatabase, RecordingRunner
@@ -72,7 +72,7 @@ def _unshifted() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _look_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let stores that are in use learn of a change at once, and not within ten seconds."""
-    monkeypatch.setattr("mongomem.store.context.CHECKED_SECONDS", 0.0)
+    monkeypatch.setattr("mongomem.store.context.CHECK_VALID_SECONDS", 0.0)
 
 
 def index(embed: Any = shifting, **more: Any) -> Any:
@@ -353,7 +353,7 @@ def test_large_items_are_not_read_to_compare() -> None:
     MongoStore(client, "db", index=index()).batch(puts(40))
     store = MongoStore(client, "db", index=index())
     driver = RecordingRunner(MongomockDatabase(client["db"]))
-    driver(compare_answers(store._context, store._context.indexing))
+    driver(check_model(store._context(), store._context().indexing))
     finds = [command for command in driver.commands if isinstance(command, Find)]
     assert "value" not in finds[0].projection
     assert len(finds[1].filter["_id"]["$in"]) <= 3
@@ -393,7 +393,7 @@ def test_a_forced_reindex_that_breaks_off_anywhere_goes_on(
         SHIFT[0] = 5
         driver = FailingRunner(database, at, performed)
         with suppress(AutoReconnect):
-            driver(reindex(MongoStore(client, "db", index=index(Counted()))._context, force=True))
+            driver(reindex(MongoStore(client, "db", index=index(Counted()))._context(), force=True))
         claimed = settings_in(client["db"]).get("forced", False)
         done = sum(item.get("generation", 0) for item in client["db"][ITEMS].find())
         assert claimed or not done or driver.count <= at + 1
@@ -452,19 +452,19 @@ def test_writers_meanwhile_are_scored_and_carry_nothing_old_over(
     """
     client = mongomock.MongoClient()
     database = MongomockDatabase(client["db"])
-    monkeypatch.setattr("mongomem.store.context.CHECKED_SECONDS", 1_000.0)
+    monkeypatch.setattr("mongomem.store.context.CHECK_VALID_SECONDS", 1_000.0)
     unaware = MongoStore(client, "db", index=index())
     unaware.batch(puts(10))
     SHIFT[0] = 5
     conversion = Stepped(
-        reindex(MongoStore(client, "db", index=index())._context, force=True), database
+        reindex(MongoStore(client, "db", index=index())._context(), force=True), database
     )
     while "generation" not in settings_in(client["db"]):
         conversion.perform(1)
     unaware.put(NS, "k09", {"text": "word9 here", "n": 1})
     unaware.put(NS, "k10", {"text": "word10 here"})
     assert all(item.score is not None for item in unaware.search(NS, query="word9 here", limit=20))
-    monkeypatch.setattr("mongomem.store.context.CHECKED_SECONDS", 0.0)
+    monkeypatch.setattr("mongomem.store.context.CHECK_VALID_SECONDS", 0.0)
     unaware.put(NS, "k08", {"text": "word8 here", "n": 1})
     conversion.perform()
     assert vectors_in(client["db"]) == made_now(vectors_in(client["db"]))
@@ -542,10 +542,10 @@ def test_a_reindex_that_breaks_off_anywhere_leaves_one_configuration_in_use(perf
         new = MongoStore(client, "db", index=index(Counted(), model="new"))
         driver = FailingRunner(MongomockDatabase(client["db"]), at, performed)
         with suppress(AutoReconnect):
-            driver(reindex(new._context))
+            driver(reindex(new._context()))
         is_new = settings_in(client["db"])["model"] == "new"
         done = sum(
-            item["index"] == new._context.configured.fingerprint
+            item["index"] == new._context().configured.fingerprint
             for item in client["db"][ITEMS].find()
         )
         outcomes.add((is_new, done))
@@ -621,11 +621,11 @@ def test_of_two_reindexes_to_different_configurations_one_goes_on(
             model: MongoStore(mongo_client, database_name, index=index(model=model))
             for model in ("one", "two")
         }
-        begun = Stepped(reindex(stores["one"]._context, force), database)
+        begun = Stepped(reindex(stores["one"]._context(), force), database)
         begun.perform(place)
         if begun.ended:
             break
-        Stepped(reindex(stores["two"]._context, force), database).perform()
+        Stepped(reindex(stores["two"]._context(), force), database).perform()
         with suppress(IndexMismatchError):
             begun.perform()
         winners.append(settings_in(database)["model"])
@@ -650,11 +650,11 @@ def test_two_reindexes_to_the_same_configuration_end_together(
             database[name].delete_many({})
         MongoStore(mongo_client, database_name, index=words(DIMS, fields=["text"])).batch(puts(10))
         first, second = (MongoStore(mongo_client, database_name, index=index()) for _ in range(2))
-        begun = Stepped(reindex(first._context, force), database)
+        begun = Stepped(reindex(first._context(), force), database)
         begun.perform(place)
         if begun.ended:
             return
-        Stepped(reindex(second._context, force), database).perform()
+        Stepped(reindex(second._context(), force), database).perform()
         begun.perform()
         assert {item["index"] for item in database[ITEMS].find()} == {
             settings_in(database)["fingerprint"]

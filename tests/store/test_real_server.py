@@ -23,7 +23,7 @@ from mongomem.store.plans import batch, reindex
 from mongomem.store.plans.put import delete_namespace
 from mongomem.store.plans.setup import setup
 from mongomem.store.store import MongoStore
-from mongomem.store.vectors.memory_index import MOST_WAITS
+from mongomem.store.vectors.index_cache import MAX_DEFERRALS
 from mongomem.testing import FailingRunner, RecordingRunner
 from support.stores import CountingEmbedder, keys, words
 from support.waits import HANG_SECONDS
@@ -161,7 +161,7 @@ def test_round_trips(client: MongoClient, database_name: str, sent: Sent) -> Non
     store.put(NS, "a", {"text": "fish"})
     store.search(
         NS, query="fish"
-    )  # what is asked once: which backend, which configuration, the matrix
+    )  # what is asked once: which backend, which configuration, the index
 
     def trips(action: Any) -> list[str]:
         sent.commands.clear()
@@ -180,15 +180,13 @@ def test_round_trips(client: MongoClient, database_name: str, sent: Sent) -> Non
     assert trips(lambda: store.search(NS)) == ["find"]
     assert trips(lambda: store.search(NS, query="fish", limit=5)) == ["find", "find", "find"]
     assert trips(lambda: store.search(NS, query="fish", limit=5)) == ["find", "find"]
-    for number in range(
-        2 * MOST_WAITS
-    ):  # what was written since is looked at, and taken in now and then
+    for number in range(2 * (MAX_DEFERRALS + 1)):  # a change is loaded after so many deferrals
         MongoStore(client, database_name, index=words(fields=["text"])).put(
             NS, "k1", {"text": f"fish {number}"}
         )
-        waits = (number + 1) % MOST_WAITS != 0
+        is_deferred = (number + 1) % (MAX_DEFERRALS + 1) != 0
         assert trips(lambda: store.search(NS, query="fish", limit=5)) == ["find"] * (
-            2 if waits else 3
+            2 if is_deferred else 3
         )
     assert trips(lambda: store.list_namespaces()) == ["aggregate"]
     assert trips(lambda: MongoStore(client, database_name, index=words())) == []
@@ -200,7 +198,12 @@ def test_namespaces_are_listed_without_reading_items(
     store = MongoStore(client, database_name)
     store.batch([PutOp(("users", f"u{n % 3}"), f"k{n}", {}) for n in range(300)])
     pipeline = [
-        {"$match": {"path": {"$gte": ""}, "expires_at": {"$not": {"$lte": store._context.now()}}}},
+        {
+            "$match": {
+                "path": {"$gte": ""},
+                "expires_at": {"$not": {"$lte": store._context().now()}},
+            }
+        },
         {"$sort": {"path": 1}},
         {"$group": {"_id": "$path"}},
     ]
@@ -263,16 +266,16 @@ def test_a_user_who_may_only_read_gets_and_searches(
     MongoStore(client, database_name, index=index).put(NS, "k", {"text": "fish"}, ttl=5)
     store = MongoStore(client, database_name, index=index)
     run = RecordingRunner(limited(WRITES))
-    assert run(batch.get(store._context, [GetOp(NS, "k")]))[0].value == {"text": "fish"}  # type: ignore[union-attr]
+    assert run(batch.get(store._context(), [GetOp(NS, "k")]))[0].value == {"text": "fish"}  # type: ignore[union-attr]
     for op in (
         SearchOp(NS),
         SearchOp(NS, query="fish"),
         SearchOp(NS, query="fish", filter={"text": "fish"}),
     ):
-        assert keys(run(batch.search(store._context, op))) == ["k"]
-    assert run(batch.list_namespaces(store._context, ListNamespacesOp())) == [NS]
+        assert keys(run(batch.search(store._context(), op))) == ["k"]
+    assert run(batch.list_namespaces(store._context(), ListNamespacesOp())) == [NS]
     with pytest.raises(OperationFailure):
-        run(batch.batch(store._context, [PutOp(NS, "k", {})]))
+        run(batch.batch(store._context(), [PutOp(NS, "k", {})]))
 
 
 def test_a_user_who_may_not_create_indexes_works_with_setup_off(
@@ -280,9 +283,9 @@ def test_a_user_who_may_not_create_indexes_works_with_setup_off(
 ) -> None:
     store = MongoStore(client, database_name, index=words(fields=["text"]), auto_setup=False)
     run = RecordingRunner(limited(("create_indexes",)))
-    run(batch.batch(store._context, [PutOp(NS, "k", {"text": "fish"}, ttl=5)]))
-    assert keys(run(batch.search(store._context, SearchOp(NS, query="fish")))) == ["k"]
-    assert keys(run(batch.search(store._context, SearchOp(NS)))) == ["k"]
+    run(batch.batch(store._context(), [PutOp(NS, "k", {"text": "fish"}, ttl=5)]))
+    assert keys(run(batch.search(store._context(), SearchOp(NS, query="fish")))) == ["k"]
+    assert keys(run(batch.search(store._context(), SearchOp(NS)))) == ["k"]
 
 
 # --- crashes
@@ -338,7 +341,7 @@ def test_reads_name_indexes_again_once_there_are_some(
 def scenario(store: MongoStore) -> Any:
     """A batch with everything in it."""
     return batch.batch(
-        store._context,
+        store._context(),
         [
             PutOp(NS, "new", {"text": "new fish", "n": 2}),
             PutOp(NS, "changed", {"text": "changed", "n": 2}, ttl=9),
@@ -365,7 +368,8 @@ def test_a_batch_that_fails_anywhere_leaves_whole_items_and_can_be_repeated(
             client, database_name, index=words(fields=["text"]), ttl={"default_ttl": 5}
         )
         store.batch([PutOp(NS, key, value, ttl=5) for key, value in OLD.items()])
-        store._context.readiness.set_up, store._context.readiness.checked_at = False, None
+        state = store._context().setup_state
+        state.set_up, state.config_checked_at = False, None
         driver = FailingRunner(client[database_name], at=at, performed=performed)
         with suppress(AutoReconnect):
             driver(scenario(store))
@@ -389,15 +393,15 @@ def test_every_write_carries_the_shard_key(client: MongoClient, database_name: s
     """
     store = MongoStore(client, database_name, index=words(fields=["text"]))
     run = RecordingRunner(client[database_name])
-    run(setup(store._context))
-    run(batch.batch(store._context, [PutOp(NS, "a", {"text": "t"}, ttl=5), PutOp(NS, "b", None)]))
-    run(batch.get(store._context, [GetOp(NS, "a")]))
-    run(delete_namespace(store._context, NS))
-    run(batch.batch(store._context, [PutOp(NS, "a", {"text": "t"})]))
-    run(reindex.reindex(MongoStore(client, database_name, index=words(fields=["$"]))._context))
+    run(setup(store._context()))
+    run(batch.batch(store._context(), [PutOp(NS, "a", {"text": "t"}, ttl=5), PutOp(NS, "b", None)]))
+    run(batch.get(store._context(), [GetOp(NS, "a")]))
+    run(delete_namespace(store._context(), NS))
+    run(batch.batch(store._context(), [PutOp(NS, "a", {"text": "t"})]))
+    run(reindex.reindex(MongoStore(client, database_name, index=words(fields=["$"]))._context()))
     filters = []
     for command in run.commands:
-        if getattr(command, "collection", "") != store._context.items:
+        if getattr(command, "collection", "") != store._context().items:
             continue
         if isinstance(command, BulkWrite):
             filters += [
@@ -552,9 +556,9 @@ def test_who_fails_to_load_leaves_it_to_the_next(
     store.put(NS, "k", {"text": "fish"})
     for at in range(6):
         failing = FailingRunner(mongo_client[database_name], at)
-        store._context.matrices.forget(lambda path: True)
+        store._context().index_cache.invalidate(lambda path: True)
         with suppress(AutoReconnect):
-            failing(batch.search(store._context, SearchOp(NS, query="fish")))
+            failing(batch.search(store._context(), SearchOp(NS, query="fish")))
         assert keys(store.search(NS, query="fish")) == ["k"]
 
 

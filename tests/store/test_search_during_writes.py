@@ -43,11 +43,15 @@ def stepped(
         number += 1
 
 
-@pytest.mark.parametrize("matrix_bytes", [2**20, 1], ids=["from memory", "by survey"])
+@pytest.mark.parametrize("index_cache_bytes", [2**20, 1], ids=["from memory", "by scan"])
 @pytest.mark.parametrize("is_warm", [True, False])
 @pytest.mark.parametrize("filter", [None, {"n": {"$gte": 0}}])
 def test_what_gets_and_loses_vectors_meanwhile_is_found_once(
-    mongo_client: MongoClient, database_name: str, matrix_bytes: int, is_warm: bool, filter: Any
+    mongo_client: MongoClient,
+    database_name: str,
+    index_cache_bytes: int,
+    is_warm: bool,
+    filter: Any,
 ) -> None:
     writer = MongoStore(mongo_client, database_name, **EXACT)
     expected = sorted(f"k{n}" for n in range(12))
@@ -61,11 +65,13 @@ def test_what_gets_and_loses_vectors_meanwhile_is_found_once(
         return lambda: writer.batch(puts)
 
     def search(actions: Mapping[int, Callable[[], Any]]) -> tuple[list[str], int]:
-        store = MongoStore(mongo_client, database_name, **EXACT, matrix_bytes=matrix_bytes)
+        store = MongoStore(
+            mongo_client, database_name, **EXACT, index_cache_bytes=index_cache_bytes
+        )
         toggle(0)()
         if is_warm:
             store.search(NS, query="fish")
-        plan = batch.search(store._context, SearchOp(NS, filter, query="fish", limit=50))
+        plan = batch.search(store._context(), SearchOp(NS, filter, query="fish", limit=50))
         found, commands = stepped(plan, mongo_client[database_name], actions)
         return sorted(keys(found)), commands
 
@@ -96,11 +102,11 @@ def test_what_is_reindexed_meanwhile_is_found_once(
         )
         store = MongoStore(mongo_client, database_name, index=new, backend="exact")
         conversion = Stepped(
-            reindex(MongoStore(mongo_client, database_name, index=new)._context), database
+            reindex(MongoStore(mongo_client, database_name, index=new)._context()), database
         )
         while database.mongomem_store_settings.find_one({"dims": 16}) is None:
             conversion.perform(1)
-        plan = batch.search(store._context, SearchOp(NS, query="k3", limit=50))
+        plan = batch.search(store._context(), SearchOp(NS, query="k3", limit=50))
         found, commands = stepped(plan, database, {place: lambda: conversion.perform(share)})
         conversion.plan.close()
         return sorted(keys(found)), commands
@@ -140,7 +146,7 @@ def test_what_is_updated_while_pages_are_read_is_found_once(
         other.put(NS, oldest.key, oldest.value)
 
     def search(limit: int, actions: Mapping[int, Callable[[], Any]]) -> tuple[list[str], int]:
-        plan = batch.search(store._context, SearchOp(NS, filter, limit=limit))
+        plan = batch.search(store._context(), SearchOp(NS, filter, limit=limit))
         found, commands = stepped(plan, mongo_client[database_name], actions)
         return keys(found), commands
 
@@ -162,7 +168,7 @@ def test_who_waits_for_another_to_load_sees_what_was_written_since(
     database = mongo_client[database_name]
     store = MongoStore(mongo_client, database_name, **EXACT)
     store.put(NS, "old", {"text": "fish"})
-    first, second = (batch.search(store._context, SearchOp(NS, query="fish")) for _ in range(2))
+    first, second = (batch.search(store._context(), SearchOp(NS, query="fish")) for _ in range(2))
     loading = until(
         first, database, lambda command: "codes" in (getattr(command, "projection", None) or {})
     )
@@ -193,7 +199,7 @@ def test_what_is_updated_while_one_long_page_is_read_is_found(
     store = MongoStore(mongo_client, database_name)
     store.batch([PutOp(NS, f"k{n}", {"n": n}) for n in range(10)])
     monkeypatch.setattr("mongomem.store.plans.plain_search.LONG_SECONDS", -1.0)
-    plan = batch.search(store._context, SearchOp(NS, {"n": {"$gte": 0}}, limit=50))
+    plan = batch.search(store._context(), SearchOp(NS, {"n": {"$gte": 0}}, limit=50))
     page = plan.send(None).perform(database)
     store.put(NS, "k0", {"n": 0})
     found, _ = stepped(

@@ -372,7 +372,7 @@ async def test_a_prefix_too_large_for_memory_gives_the_same(
     index = words(fields=["text"])
     async with client_of(kind, mongo_uri) as client:
         large = store_on(client, kind, database_name, index=index)
-        small = store_on(client, kind, database_name, index=index, matrix_bytes=2_000)
+        small = store_on(client, kind, database_name, index=index, index_cache_bytes=2_000)
         oracle = store_on(mongomock.MongoClient(), "mongomock", database_name, index=index)
         puts = [
             PutOp(NS, f"k{n}", {"text": f"fish number{n % 40} kind{n % 3}", "n": n})
@@ -388,15 +388,15 @@ async def test_a_prefix_too_large_for_memory_gives_the_same(
             assert (
                 scored(await small("search", NS, query="fish number7 kind1", **options)) == expected
             )
-        assert small.target._context.matrices.size == 0
-        assert large.target._context.matrices.size > 0
+        assert small.target._context().index_cache.size == 0
+        assert large.target._context().index_cache.size > 0
 
 
 def test_a_busy_namespace_of_short_lived_items_stays_in_memory(
     mongo_client: MongoClient, database_name: str
 ) -> None:
     store = MongoStore(
-        mongo_client, database_name, index=words(fields=["text"]), matrix_bytes=200_000
+        mongo_client, database_name, index=words(fields=["text"]), index_cache_bytes=200_000
     )
     other = MongoStore(mongo_client, database_name, index=words(fields=["text"]))
     store.put(NS, "keep", {"text": "keep", "n": 1})
@@ -407,9 +407,9 @@ def test_a_busy_namespace_of_short_lived_items_stays_in_memory(
         other.batch([PutOp(NS, f"again{n}", {"text": f"passing {n}"}) for n in range(100)])
         assert scored(store.search(NS, query="keep", limit=1, filter={"n": 1})) == [("keep", 1.0)]
         other.batch([PutOp(NS, f"again{n}", None) for n in range(100)])
-        matrices = store._context.matrices
-        assert not matrices.too_large
-        assert 0 < matrices.size <= 200_000
+        cache = store._context().index_cache
+        assert not cache.too_large
+        assert 0 < cache.size <= 200_000
 
 
 def test_gone_items_never_outweigh_those_that_are_there(
@@ -422,24 +422,24 @@ def test_gone_items_never_outweigh_those_that_are_there(
         store.batch(puts)
         store.search(NS, query="keep", limit=1)
         store.batch([put._replace(value=None) for put in puts])
-    assert len(store._context.matrices.get("\x00".join(NS), 8, "cosine").seen()) < 2_000
+    assert len(store._context().index_cache.get("\x00".join(NS), 8, "cosine").timestamps()) < 2_000
 
 
 def test_a_prefix_that_became_small_is_held_again(
     mongo_client: MongoClient, database_name: str
 ) -> None:
     store = MongoStore(
-        mongo_client, database_name, index=words(fields=["text"]), matrix_bytes=100_000
+        mongo_client, database_name, index=words(fields=["text"]), index_cache_bytes=100_000
     )
     puts = [PutOp(NS, f"k{n}", {"text": f"passing {n}"}) for n in range(200)]
     store.batch([PutOp(NS, "keep", {"text": "keep"}), *puts])
     assert scored(store.search(NS, query="keep", limit=1)) == [("keep", 1.0)]
-    assert store._context.matrices.too_large
+    assert store._context().index_cache.too_large
     store.batch([put._replace(value=None) for put in puts])
     for _ in range(2):
         assert scored(store.search(NS, query="keep", limit=1)) == [("keep", 1.0)]
-    assert not store._context.matrices.too_large
-    assert store._context.matrices.size > 0
+    assert not store._context().index_cache.too_large
+    assert store._context().index_cache.size > 0
 
 
 # --- metrics, batches
@@ -468,12 +468,12 @@ async def test_metrics_share_one_scale(mongo_uri: str, database_name: str, kind:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("matrix_bytes", [2**24, 1])
+@pytest.mark.parametrize("index_cache_bytes", [2**24, 1])
 def test_the_closest_are_found_where_vectors_share_a_large_component(
     mongo_client: MongoClient,
     database_name: str,
     metric: Metric,
-    matrix_bytes: int,
+    index_cache_bytes: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("mongomem.store.plans.semantic_search.PAGE", 700)
@@ -486,7 +486,9 @@ def test_the_closest_are_found_where_vectors_share_a_large_component(
         "dims": 8,
     }
     index |= {"fields": ["t"], "metric": metric}
-    store = MongoStore(mongo_client, database_name, index=index, matrix_bytes=matrix_bytes)
+    store = MongoStore(
+        mongo_client, database_name, index=index, index_cache_bytes=index_cache_bytes
+    )
     store.batch([PutOp(NS, f"{n}", {"t": f"{n}"}) for n in range(1_590)])
     for query in range(1_590, 1_600):
         truth = np.argsort(-similarities(rows[:1_590], rows[query], metric), kind="stable")[:10]

@@ -5,13 +5,14 @@ issued here.
     stored_item   item documents, read and checked
     value         values as readable BSON, lossless where BSON is not
     namespace     namespaces as paths, ranges and patterns
-    filter        filter operators: what they mean, and the query that narrows them
+    filter        filter operators: how they are checked, and what they mean
+    filter_query  the query that narrows by a filter on the server, to a superset
     ttl           times to live and expiry
     index_config  LangGraph's IndexConfig, resolved: which texts are embedded, by what
     ops           LangGraph's operations, checked and grouped
     coverage      which paths have given a text so far
 
-The schema, version 1. Fields in brackets are there only where they say something.
+The schema, version 1. Fields in brackets are left out where they would say nothing.
 
 {prefix}store_items, one an item
     _id                         path, two NULs, key
@@ -19,7 +20,7 @@ The schema, version 1. Fields in brackets are there only where they say somethin
     path                        the labels joined by NUL: the shard key
     prefixes                    the paths of all namespaces above, and its own: a prefix search is
                                 an equality on it
-    value                       readable; what is read back unless `exact` stands beside it
+    value                       readable; what is read back unless there is `exact`
     [exact]                     the value where BSON cannot hold it, with a digest of `value`
     created_at, updated_at
     [expires_at, ttl_minutes]   where the item expires
@@ -27,7 +28,7 @@ The schema, version 1. Fields in brackets are there only where they say somethin
                                 index_sync reads by
     [index, index_fields]       which configuration made the vectors; the item's own choice of
                                 fields
-    [generation]                how often all vectors were made anew before
+    [generation]                how many forced reindexes were before
     [vectors]                   one for each text: path, digest of the text, vector (float32)
     [codes]                     the same as int8 codes, to rank by
     schema_version              1

@@ -1,9 +1,8 @@
-"""Filters of ``search``: what they mean, and what a server can narrow by.
+"""Filters of ``search``: how they are checked, and what they mean.
 
 `matches` is the meaning, decided in Python on the value itself, so that every backend agrees.
-`to_query` gives a MongoDB query that finds at least all matches, to spare reading the rest. Only
-the operators of the tables below exist; anything else that begins with ``$`` is refused at any
-depth.
+`mongomem.store.documents.filter_query` builds a query that narrows on the server. Only the
+operators of the tables below exist; anything else that begins with ``$`` is refused at any depth.
 
 The meaning is that of ``langgraph.store.memory._compare_values``: an object without operators
 matches an object that has at least its fields, a list only one of the same length, and a missing
@@ -13,7 +12,6 @@ instead of raising, and a key with dots that a value does not hold as it is lead
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -21,28 +19,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import bson
-
 from mongomem.arguments import shown
 from mongomem.errors import InvalidInputError
-from mongomem.store.documents.value import elements, is_int64, is_plain_key, is_text, plain
+from mongomem.store.documents.value import elements, plain
 
-Query = dict[str, Any]
 Test = Callable[[Any, Any], bool]
 
 MAX_DEPTH = 40
 """Levels of a filter: a query has up to four for each, and may have 200 (MongoDB 4.4 to 8.2)."""
 
 MOST_PARTS = 10_000
-"""Lists and objects of a filter. One that holds a list many times over may stand for more than
-there is time."""
-
-LARGEST_QUERY = 4 * 2**20
-"""Bytes of a query that narrows: beside it a command carries ids, see `LIST_BYTES` of
-namespaces."""
-
-MOST_NAMES = 100
-"""Names in one path of a query: documents are not nested deeper (MongoDB 4.4 to 8.2)."""
+"""Lists and objects of a filter. A list may be in it many times, and is counted each time."""
 
 SCALARS = (str, bool, int, float, bytes, datetime, type(None))
 
@@ -51,7 +38,7 @@ NOT = "$not"
 
 
 class _Missing:
-    """The value of a field that is not there."""
+    """The value of a missing field."""
 
 
 MISSING = _Missing()
@@ -88,13 +75,8 @@ class _Check:
         }
 
     def _condition(self, key: str, wanted: object, depth: int) -> Any:
-        if key in _JUNCTIONS:
-            branches = list(elements(wanted)) if isinstance(wanted, (list, tuple)) else []
-            if not branches:
-                raise InvalidInputError(
-                    f"{key} of a filter takes a list of one filter or more, not {shown(wanted)}"
-                )
-            return [self.filter(branch, depth + 1) for branch in branches]
+        if key in JUNCTIONS:
+            return [self.filter(branch, depth + 1) for branch in _branches(key, wanted)]
         if key == NOT:
             return self.filter(wanted, depth + 1)
         if key.startswith("$"):
@@ -103,26 +85,17 @@ class _Check:
 
     def part(self, wanted: object, depth: int) -> Any:
         """Check what a field must be: a value, fields of an object, or operators."""
-        if not isinstance(wanted, dict) or not _has_operators(wanted):
+        if not isinstance(wanted, dict) or not has_operators(wanted):
             return self.data(wanted, depth, self.part)
         self._enter(depth)
-        names = [_key(key) for key in dict.keys(wanted)]
-        for name in names:
-            if name.startswith("$") and name not in _OPERANDS:
-                raise _unknown(name)
-        if not all(name in _OPERANDS for name in names):
-            raise InvalidInputError(f"A filter mixes operators and fields: {shown(names)}")
-        return {
-            _key(key): _OPERANDS[_key(key)](self, _key(key), part, depth + 1)
-            for key, part in dict.items(wanted)
-        }
+        names = _operator_names(wanted)
+        operands = zip(names, dict.values(wanted), strict=True)
+        return {name: _OPERANDS[name](self, name, operand, depth + 1) for name, operand in operands}
 
     def data(
         self, wanted: object, depth: int, element: Callable[[Any, int], Any] | None = None
     ) -> Any:
-        """Check a value to compare with, and what is in it: as data, or as the function given
-        does.
-        """
+        """Check a value to compare with; its elements as data too, or by the given function."""
         inside = element or self.data
         if isinstance(wanted, dict):
             self._enter(depth)
@@ -162,6 +135,26 @@ class _Check:
             raise InvalidInputError(f"A filter has more than {MOST_PARTS} lists and objects")
 
 
+def _branches(name: str, wanted: object) -> list[Any]:
+    branches = list(elements(wanted)) if isinstance(wanted, (list, tuple)) else []
+    if not branches:
+        raise InvalidInputError(
+            f"{name} of a filter takes a list of one filter or more, not {shown(wanted)}"
+        )
+    return branches
+
+
+def _operator_names(wanted: dict[Any, Any]) -> list[str]:
+    """Return the keys of an object with operators: nothing but operators."""
+    names = [_key(key) for key in dict.keys(wanted)]
+    for name in names:
+        if name.startswith("$") and name not in _OPERANDS:
+            raise _unknown(name)
+    if not all(name in _OPERANDS for name in names):
+        raise InvalidInputError(f"A filter mixes operators and fields: {shown(names)}")
+    return names
+
+
 def _flag(name: str, wanted: object) -> bool:
     if not isinstance(wanted, bool):
         raise InvalidInputError(f"{name} of a filter takes True or False, not {shown(wanted)}")
@@ -178,7 +171,7 @@ _OPERANDS: dict[str, Callable[[_Check, str, object, int], Any]] = {
     "$exists": lambda _check, name, wanted, _depth: _flag(name, wanted),
     NOT: _Check.negated,
 }
-"""How what an operator takes is checked."""
+"""How the operand of an operator is checked."""
 
 
 def _key(key: object) -> str:
@@ -188,7 +181,7 @@ def _key(key: object) -> str:
 
 
 def _unknown(name: str) -> InvalidInputError:
-    known = ", ".join([*_OPERANDS, *_JUNCTIONS])
+    known = ", ".join([*_OPERANDS, *JUNCTIONS])
     return InvalidInputError(f"Unknown operator {shown(name)} in a filter; there are {known}")
 
 
@@ -208,7 +201,8 @@ def _scalar(wanted: object) -> Any:
     return plain(wanted)
 
 
-def _has_operators(wanted: dict[Any, Any]) -> bool:
+def has_operators(wanted: dict[Any, Any]) -> bool:
+    """Say whether a key of an object begins with ``$``."""
     return any(isinstance(key, str) and str.startswith(key, "$") for key in dict.keys(wanted))
 
 
@@ -222,17 +216,15 @@ def matches(filter: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
 
 
 def _meets(key: str, wanted: Any, value: Mapping[str, Any]) -> bool:
-    if key in _JUNCTIONS:
-        return _JUNCTIONS[key](matches(branch, value) for branch in wanted)
+    if key in JUNCTIONS:
+        return JUNCTIONS[key](matches(branch, value) for branch in wanted)
     if key == NOT:
         return not matches(wanted, value)
     return _matches_part(_at(value, key), wanted)
 
 
 def _at(value: Any, key: str) -> Any:
-    """Find a field: by its key as it is, else by what stands before its first dot and then by the
-    rest.
-    """
+    """Find a field by its whole key, else by the part before its first dot and then by the rest."""
     while key not in value:
         head, dot, key = key.partition(".")
         value = value.get(head) if dot else None
@@ -242,22 +234,22 @@ def _at(value: Any, key: str) -> Any:
 
 
 def _matches_part(actual: Any, wanted: Any) -> bool:
+    """Say whether the value of a field is what a filter wants of it: operators, at least these
+    fields, a list, or a scalar.
+    """
+    if isinstance(wanted, dict) and has_operators(wanted):
+        return all(_TESTS[name](actual, operand) for name, operand in wanted.items())
     if isinstance(wanted, dict):
-        if _has_operators(wanted):
-            return all(_TESTS[name](actual, operand) for name, operand in wanted.items())
         return isinstance(actual, dict) and all(
             _matches_part(_at(actual, key), part) for key, part in wanted.items()
         )
     if isinstance(wanted, list):
-        return (
-            isinstance(actual, (list, tuple))
-            and len(actual) == len(wanted)
-            and all(_matches_part(*pair) for pair in zip(actual, wanted, strict=True))
-        )
+        return _pairwise(_matches_part, actual, wanted)
     return _equal(actual, wanted)
 
 
 def _equal(actual: Any, wanted: Any) -> bool:
+    """Say whether two values are equal; a boolean equals no number, and a missing field None."""
     if isinstance(wanted, dict):
         return (
             isinstance(actual, dict)
@@ -265,14 +257,17 @@ def _equal(actual: Any, wanted: Any) -> bool:
             and all(_equal(actual[key], part) for key, part in wanted.items())
         )
     if isinstance(wanted, list):
-        return (
-            isinstance(actual, (list, tuple))
-            and len(actual) == len(wanted)
-            and all(_equal(*pair) for pair in zip(actual, wanted, strict=True))
-        )
+        return _pairwise(_equal, actual, wanted)
     if actual is MISSING:
         return wanted is None
     return isinstance(actual, bool) == isinstance(wanted, bool) and bool(actual == wanted)
+
+
+def _pairwise(test: Test, actual: Any, wanted: list[Any]) -> bool:
+    """Say whether a value is a list of the same length whose elements all pass a test."""
+    if not isinstance(actual, (list, tuple)) or len(actual) != len(wanted):
+        return False
+    return all(test(*pair) for pair in zip(actual, wanted, strict=True))
 
 
 def _ordered(compare: Test) -> Test:
@@ -320,92 +315,4 @@ _TESTS: dict[str, Test] = {
     NOT: lambda actual, wanted: not _matches_part(actual, wanted),
 }
 
-_JUNCTIONS: dict[str, Callable[[Iterator[bool]], bool]] = {"$and": all, "$or": any}
-
-
-# --- what the server can narrow by
-# -----------------------------------------------------------------
-
-
-def to_query(filter: Mapping[str, Any], *, field: str, exact_field: str) -> Query:
-    """Build a query that finds at least every document whose value, under `field`, matches; ``{}``
-    finds all.
-
-    A document with exact bytes under `exact_field` is always found: its readable copy is not the
-    truth.
-    """
-    clauses = _clauses(filter, field)
-    if not clauses:
-        return {}
-    query: Query = {"$or": [_all_of(clauses), {exact_field: {"$exists": True}}]}
-    return query if len(bson.encode(query)) <= LARGEST_QUERY else {}
-
-
-def _clauses(filter: Mapping[str, Any], field: str) -> list[Query]:
-    clauses: list[Query] = []
-    for key, wanted in filter.items():
-        if key in _JUNCTIONS:
-            branches = [_clauses(branch, field) for branch in wanted]
-            if key == "$and":
-                clauses += [clause for branch in branches for clause in branch]
-            elif all(branches):
-                clauses.append({"$or": [_all_of(branch) for branch in branches]})
-        elif key != NOT:
-            clauses += _part_clauses(field, key, wanted)
-    return clauses
-
-
-def _part_clauses(field: str, key: str, wanted: Any) -> list[Query]:
-    """Narrow one field; nothing where MongoDB's meaning could leave out a match (``$ne`` on arrays,
-    say).
-    """
-    path = f"{field}.{key}"
-    if path.count(".") > MOST_NAMES or not _can_be_named(key):
-        return []
-    if isinstance(wanted, dict) and not _has_operators(wanted):
-        return [
-            clause for inner, part in wanted.items() for clause in _part_clauses(path, inner, part)
-        ]
-    tests = wanted if isinstance(wanted, dict) else {"$eq": wanted}
-    conditions = (_condition(name, operand, led="." in key) for name, operand in tests.items())
-    return [{path: condition} for condition in conditions if condition]
-
-
-def _can_be_named(key: str) -> bool:
-    """Say whether a query can name a field, and every field on the way to it."""
-    return all(is_plain_key(name) and is_text(name) for name in key.split("."))
-
-
-def _condition(name: str, operand: Any, *, led: bool) -> Query | None:
-    """Build what the server can be told of one operator; `led` says that dots led to the field.
-
-    For the server a path goes into arrays too, so what is missing for Python may be there for it,
-    where dots led.
-    """
-    if name == "$contains":
-        name = "$eq"
-    elif name == "$eq" and isinstance(operand, list):
-        return {"$size": len(operand)}
-    if name == "$exists":
-        return {name: operand} if operand or not led else None
-    if name in ("$eq", "$in"):
-        wanted = operand if name == "$in" else [operand]
-        return {name: operand} if all(_is_comparable(one, led=led) for one in wanted) else None
-    narrows = name in _RANGES and operand is not None and not isinstance(operand, bool)
-    return {name: operand} if narrows and _is_comparable(operand) else None
-
-
-_RANGES = ("$gt", "$gte", "$lt", "$lte")
-
-
-def _is_comparable(operand: Any, *, led: bool = False) -> bool:
-    """Say whether MongoDB compares the operand as Python does, and can be told of it at all."""
-    if isinstance(operand, str):
-        return is_text(operand)
-    if isinstance(operand, float):
-        return math.isfinite(operand)
-    return (operand is None and not led) or (isinstance(operand, int) and is_int64(operand))
-
-
-def _all_of(clauses: list[Query]) -> Query:
-    return clauses[0] if len(clauses) == 1 else {"$and": clauses}
+JUNCTIONS: dict[str, Callable[[Iterator[bool]], bool]] = {"$and": all, "$or": any}

@@ -1,7 +1,7 @@
-"""The index configuration of a store: which texts of an item are embedded, by what, and how it is
-told apart.
+"""The index configuration of a store: which texts of an item are embedded, by what, and the
+fingerprint of both.
 
-Only describes and extracts; embedding is a command, storing is in `plans`.
+Nothing is embedded or stored here.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ KNOWN_OPTIONS = frozenset({"embed", "dims", "fields", "metric", "model", "batch_
 
 MOST_FIELDS = 1_000
 LONGEST_FIELD = 1_000
-"""How many paths are embedded, and how long one is in characters: they stand in the settings of a
-store."""
+"""How many paths may be embedded, and how many characters one may have: the settings of a store
+hold them."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedText:
-    """A text of an item that gets a vector, and the path where it stands."""
+    """A text of an item that gets a vector, and its path."""
 
     path: str
     text: str
@@ -51,10 +51,9 @@ class IndexSettings:
 
     Attributes:
         fields: Paths of what is embedded where an item does not say otherwise.
-        known_as: What a store calls the model in fingerprints and digests, where it was called
-            otherwise before.
-        generation: How often all vectors of the store were made anew though the configuration was
-            the same.
+        known_as: The name of the model in the fingerprints and digests of the store, where it had
+            another name before.
+        generation: How many forced reindexes were before.
     """
 
     embedder: Embedder
@@ -65,8 +64,8 @@ class IndexSettings:
     generation: int = 0
 
     @property
-    def description(self) -> dict[str, Any]:
-        """Tell the configuration in words, as it stands in the settings of a store."""
+    def as_document(self) -> dict[str, Any]:
+        """The configuration as fields of the settings."""
         return {
             "model": self.embedder.fingerprint,
             "dims": self.dims,
@@ -76,8 +75,8 @@ class IndexSettings:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Build what the settings of a store say of this configuration."""
-        settings = {"fingerprint": self.fingerprint, **self.description, "form": FORM}
+        """All fields that the settings have for this configuration."""
+        settings = {"fingerprint": self.fingerprint, **self.as_document, "form": FORM}
         if self.known_as not in (None, self.embedder.fingerprint):
             settings["known_as"] = self.known_as
         if self.generation:
@@ -86,16 +85,16 @@ class IndexSettings:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Name the configuration: vectors made by another one are not comparable with its own."""
-        return _digest(json.dumps({**self.description, "model": self._model}, sort_keys=True))
+        """A digest of the configuration: vectors of another one are not comparable."""
+        return _digest(json.dumps({**self.as_document, "model": self._model}, sort_keys=True))
 
     @cached_property
     def _model(self) -> str:
         return self.known_as or self.embedder.fingerprint
 
-    def known_by(self, settings: Mapping[str, Any]) -> IndexSettings | None:
-        """Return this configuration by the names that the settings of a store give it; None: it is
-        another one.
+    def as_known_by(self, settings: Mapping[str, Any]) -> IndexSettings | None:
+        """Return this configuration by the names in the settings of a store; None where these are
+        of another one.
         """
         model = settings.get("model")
         known_as, generation = settings.get("known_as", model), settings.get("generation", 0)
@@ -128,12 +127,12 @@ class IndexSettings:
         return [text for text in found if text.text.strip()]
 
     def digest(self, text: str) -> str:
-        """Name a text and the model, so that equal digests mean equal vectors."""
+        """Return a digest of a text and the model: equal digests mean equal vectors."""
         return _digest(f"{self._model}\x00{self.dims}\x00{text}")
 
 
 def resolve_index(index: Any) -> IndexSettings | None:
-    """Read LangGraph's IndexConfig, and what stands beside it: `metric`, `model` and `batch_size`.
+    """Check LangGraph's IndexConfig, and the options beside it: `metric`, `model`, `batch_size`.
 
     Raises:
         ConfigurationError: An option is unknown, missing, of the wrong kind or contradicts another.

@@ -4,7 +4,7 @@
      namespace: ["users", "u1"], key: "likes",
      path: "users NUL u1",                       the shard key; every filter of a write carries it
      prefixes: ["", "users", "users NUL u1"],    a prefix search is an equality on it
-     value: {...},                               readable; the truth unless `exact` stands beside it
+     value: {...},                               readable; what is read unless there is `exact`
      exact: binary,                              with a digest of `value`, see
                                                  `mongomem.store.documents.value`
      created_at, updated_at: dates,
@@ -12,8 +12,7 @@
      changed_at: timestamp,                      of the server's logical clock, set by every write
      index: "a1b2...", index_fields: [...],      which configuration made the vectors; the item's
                                                  own choice
-     generation: 1,                              how often all were made anew before, where it was
-                                                 not 0
+     generation: 1,                              how many forced reindexes were before; absent: 0
      vectors: [{path, digest, vector}],          one for each text; float32
      codes: binary,                              see `mongomem.store.vectors.quantization`
      schema_version: 1}
@@ -45,7 +44,7 @@ from mongomem.store.documents.namespace import (
     prefixes_of,
 )
 from mongomem.store.documents.ttl import expires_at
-from mongomem.store.documents.value import Encoded
+from mongomem.store.documents.value import EncodedValue
 from mongomem.store.vectors.quantization import (
     Metric,
     Vector,
@@ -64,7 +63,7 @@ BY_UPDATE = "by_update"
 BY_CHANGE = "by_change"
 BY_ID = "_id_"
 
-SHOWN = dict.fromkeys(
+ITEM_FIELDS = dict.fromkeys(
     (
         *("namespace", "key", "path", "prefixes", "value", "exact"),
         *("created_at", "updated_at", "expires_at", "ttl_minutes", "schema_version"),
@@ -94,8 +93,8 @@ def collections_for(prefix: str) -> Collections:
 def indexes_for(names: Collections) -> list[Index]:
     """List the indexes.
 
-    `BY_UPDATE` serves plain search in its order, `BY_CHANGE` covers the read that keeps matrices
-    fresh, `by_path` gives namespaces (their distinct paths) and is what the shard key needs.
+    `BY_UPDATE` serves plain search in its order. `BY_CHANGE` covers the read that syncs an index in
+    memory. `by_path` serves the listing of namespaces, and is what the shard key needs.
     """
     return [
         Index(names.items, BY_UPDATE, (("prefixes", 1), ("updated_at", -1), ("_id", 1))),
@@ -117,7 +116,7 @@ class NewItem:
 
     namespace: Namespace
     key: str
-    value: Encoded
+    value: EncodedValue
     texts: Sequence[EmbeddedText]
     index_fields: Sequence[str] | bool | None
     ttl_minutes: float | None
@@ -128,7 +127,7 @@ class NewItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class ItemVectors:
     """Vectors of the texts of one item, in their order and by their digests, by a named index
     configuration.
     """
@@ -142,30 +141,35 @@ class Embedded:
 
 def encode_item(
     put: NewItem,
-    embedded: Embedded | None,
+    vectors: ItemVectors | None,
     *,
     now: datetime,
-    there: Mapping[str, Any] | None,
-    revive: bool,
+    stored: Mapping[str, Any] | None,
+    recreate: bool,
 ) -> Update:
-    """Build the write of one item: an upsert that leaves the `created_at` of what is `there` alone.
+    """Build the write of one item: an upsert, after which the document has the item's own path.
 
-    Unless `revive` says that this has expired, or is damaged: then it is made anew. It stands where
-    the item belongs afterwards, wherever somebody has moved it.
+    Args:
+        put: The item.
+        vectors: Of its texts; None where nothing is embedded.
+        now: The time of the update.
+        stored: The document that is replaced, where there is one; its `created_at` stays.
+        recreate: The stored item has expired or is damaged: `created_at` is now.
     """
-    fields = _fields(put, embedded, now)
-    update: Document = {"$set": fields, "$currentDate": {"changed_at": {"$type": "timestamp"}}}
-    if absent := [
-        name for name in OPTIONAL if name not in fields
-    ]:  # MongoDB before 5.0 refuses an empty $unset
-        update["$unset"] = dict.fromkeys(absent, "")
-    if revive:
-        fields["created_at"] = now
-    else:
-        update["$setOnInsert"] = {"created_at": now}
+    fields = _fields(put, vectors, now)
+    created: Document = {"created_at": now}
     path: Any = path_of(put.namespace)
-    if there is not None and there.get("path") != path:
-        fields["path"], path = path, {"$eq": there.get("path")}
+    stored_path = path if stored is None else stored.get("path")
+    if stored_path != path:
+        fields["path"], path = path, {"$eq": stored_path}
+    update: Document = {
+        "$set": fields | created if recreate else fields,
+        "$currentDate": {"changed_at": {"$type": "timestamp"}},
+    }
+    if not recreate:
+        update["$setOnInsert"] = created
+    if absent := [name for name in OPTIONAL if name not in fields]:
+        update["$unset"] = dict.fromkeys(absent, "")  # MongoDB before 5.0 refuses an empty $unset
     return Update({"_id": put.id, "path": path}, update, upsert=True)
 
 
@@ -186,7 +190,7 @@ def check_size(update: Update, name: str) -> None:
         )
 
 
-def vector_fields(embedded: Embedded | None) -> Document:
+def encode_vectors(embedded: ItemVectors | None) -> Document:
     """Build the fields that make an item findable by meaning; none where nothing was embedded."""
     if embedded is None:
         return {}
@@ -206,7 +210,7 @@ def vector_fields(embedded: Embedded | None) -> Document:
 
 
 def entries_in(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """List what stands in the `vectors` of a document; an entry that is none comes empty."""
+    """List the entries of the `vectors` of a document; a damaged entry comes empty."""
     entries = document.get("vectors")
     if not isinstance(entries, list):
         return [] if entries is None else [{}]
@@ -228,7 +232,7 @@ def vectors_of(documents: Iterable[Document], indexing: IndexSettings) -> dict[s
     return {digest: rows[0] for digest, rows in vectors.items() if are_finite(rows)[0]}
 
 
-def _fields(put: NewItem, embedded: Embedded | None, now: datetime) -> Document:
+def _fields(put: NewItem, embedded: ItemVectors | None, now: datetime) -> Document:
     fields: Document = {
         "namespace": list(put.namespace),
         "prefixes": prefixes_of(put.namespace),
@@ -236,17 +240,15 @@ def _fields(put: NewItem, embedded: Embedded | None, now: datetime) -> Document:
         "value": put.value.readable,
         "updated_at": now,
         "schema_version": SCHEMA_VERSION,
-        **vector_fields(embedded),
+        **encode_vectors(embedded),
     }
     if put.value.exact is not None:
         fields["exact"] = put.value.exact
     if put.index_fields is not None:
         fields["index_fields"] = put.index_fields
     if put.ttl_minutes is not None:
-        fields |= {
-            "ttl_minutes": float(put.ttl_minutes),
-            "expires_at": expires_at(put.ttl_minutes, now),
-        }
+        fields["ttl_minutes"] = float(put.ttl_minutes)
+        fields["expires_at"] = expires_at(put.ttl_minutes, now)
     return fields
 
 

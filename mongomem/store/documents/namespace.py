@@ -5,7 +5,8 @@ as their tuples do (NUL is the smallest character, and UTF-8 keeps the order of 
 prefix of labels is never confused with a prefix of characters: ``("u1",)`` never meets
 ``("u10",)``.
 
-Checks of what a caller passes are in `batches`; nothing here knows of documents or queries.
+Arguments of callers are checked in `mongomem.store.documents.ops`; nothing here knows of documents
+or queries.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ Namespace = tuple[str, ...]
 SEPARATOR = "\x00"
 ANY_LABEL = "*"
 LIST_BYTES = 4 * 2**20
-"""As much as the ids of one command may take: with a path beside each, half of the 16 MB of a
-message's document."""
+"""Bytes of ids in one command: with a path beside each, half of the 16 MB of a document."""
 
 ID_OVERHEAD = 16
 """What BSON adds to each element of an array: its type, its number as text, its length."""
@@ -56,7 +56,7 @@ def item_id(namespace: Iterable[str], key: str) -> str:
 
 
 def name_of_item(namespace: Namespace, key: str) -> str:
-    """Call an item by namespace and key, for messages."""
+    """Name an item by namespace and key, for messages."""
     return f"item {shown(key)} in {shown(namespace)}"
 
 
@@ -72,14 +72,14 @@ def path_of_item(id: str) -> str:
 
 
 def is_path(path: object) -> bool:
-    """Say whether a namespace makes this path."""
+    """Say whether this is the path of a namespace."""
     if not isinstance(path, str) or "." in path or not is_text(path):
         return False
     return not path or all(path.split(SEPARATOR))
 
 
-def slices(ids: Iterable[str]) -> Iterator[list[str]]:
-    """Cut ids into lists that a command can carry, with their paths beside them."""
+def split_by_bytes(ids: Iterable[str]) -> Iterator[list[str]]:
+    """Split ids into lists that one command can carry, with their paths beside them."""
     part: list[str] = []
     size = 0
     for item in ids:
@@ -96,16 +96,16 @@ def slices(ids: Iterable[str]) -> Iterator[list[str]]:
 def path_range(prefix: Sequence[str]) -> dict[str, str]:
     """Bound the paths that begin with the labels of `prefix`, as a condition on ``path``.
 
-    The first character above NUL closes the range: only the path itself and what goes on after a
-    NUL sort below it.
+    The first character above NUL ends the range: only the path itself and paths that continue
+    after a NUL sort below it.
     """
     path = path_of(prefix)
     return {"$gte": path, "$lt": f"{path}\x01"} if prefix else {"$gte": ROOT}
 
 
-def literal_start(conditions: Iterable[MatchCondition]) -> Namespace:
-    """Return the longest start without a wildcard that the conditions ask for: what a server can
-    narrow by.
+def literal_prefix(conditions: Iterable[MatchCondition]) -> Namespace:
+    """Return the longest prefix without a wildcard that the conditions ask for: the server narrows
+    by it.
     """
     starts = [
         _before_wildcard(condition.path)

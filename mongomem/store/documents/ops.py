@@ -1,5 +1,4 @@
-"""A batch of operations, checked whole before the first command and sorted into what has to be
-done.
+"""A batch of operations: checked before the first command, and grouped by kind.
 
 Everything that may be wrong with an operation is found here: a batch that gets through asks only
 what the database and the embedder can answer. Reads see the state before the batch; of several puts
@@ -25,16 +24,16 @@ from langgraph.store.base import (
 
 from mongomem.arguments import checked_flag, checked_text, shown
 from mongomem.errors import InvalidInputError, UnstorableValueError
-from mongomem.store.documents.filter import Query, checked_filter, to_query
+from mongomem.store.documents.filter import checked_filter
+from mongomem.store.documents.filter_query import Query, to_query
 from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.item import MAX_DOCUMENT_BYTES, NewItem
 from mongomem.store.documents.namespace import Namespace, item_id, name_of_item, path_of
 from mongomem.store.documents.ttl import checked_minutes
-from mongomem.store.documents.value import elements, encode_value, is_text, plain
+from mongomem.store.documents.value import EncodedValue, elements, encode_value, is_text, plain
 
 MOST_ITEMS = 2**31 - 2
-"""More than these no search gives or leaves out: what a driver takes for a limit and a batch
-(BSON's int32)."""
+"""The largest limit and offset: the driver takes an int32."""
 
 HIGHEST_SCORE = sys.float_info.max
 
@@ -45,12 +44,12 @@ WAY_OUT = (
 
 LONGEST_PATH = MAX_DOCUMENT_BYTES // 4
 LONGEST_KEY = MAX_DOCUMENT_BYTES // 2
-"""In bytes: no document holds longer ones, for it says them several times."""
+"""In bytes: a document has each of them several times, so no document holds longer ones."""
 
 LONGEST_ENTRIES = 2 * 2**20
-"""In bytes: how long the entries of an item in one index may be, in each of which its name stands
-once for each prefix. With more a write is too large for the cache of a small server (error 388,
-TransactionTooLargeForCache, MongoDB 6.0)."""
+"""In bytes: how long the entries of an item in one index may be. An entry has the whole `_id`, and
+there is one for each prefix. With more a write is too large for the cache of a small server (error
+388, TransactionTooLargeForCache, MongoDB 6.0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +66,8 @@ class Search:
 
     Attributes:
         filter: In plain types; None where everything matches.
-        narrowed: What the server can be told of the filter; empty where that is nothing.
-        min_score: What scores lower, or not at all, is no answer; None: everything is.
+        narrowed: The query that narrows by the filter; empty where none does.
+        min_score: Items with a lower score or none are left out; None: no item is.
     """
 
     prefix: Namespace
@@ -96,6 +95,22 @@ class GroupedOps:
     searches: dict[int, Search] = field(default_factory=dict)
     listings: dict[int, ListNamespacesOp] = field(default_factory=dict)
     writes: dict[str, NewItem | Deletion] = field(default_factory=dict)
+
+    def add(self, op: Op, indexing: IndexSettings | None) -> None:
+        """Check the next operation of the batch and sort it to its kind."""
+        place = self.size
+        if isinstance(op, GetOp):
+            self.gets[place] = _checked_get(op)
+        elif isinstance(op, SearchOp):
+            self.searches[place] = checked_search(op, indexing)
+        elif isinstance(op, PutOp):
+            write = _checked_put(op, indexing)
+            self.writes[item_id(write.namespace, write.key)] = write
+        elif isinstance(op, ListNamespacesOp):
+            self.listings[place] = _checked_listing(op)
+        else:
+            raise InvalidInputError(f"ops must be operations such as GetOp, not {shown(op)}")
+        self.size += 1
 
     @property
     def puts(self) -> dict[str, NewItem]:
@@ -140,19 +155,8 @@ def group_ops(ops: Iterable[Op], indexing: IndexSettings | None) -> GroupedOps:
         UnstorableValueError: A value cannot be stored.
     """
     batch = GroupedOps()
-    for place, op in enumerate(_iterator(ops)):
-        if isinstance(op, GetOp):
-            batch.gets[place] = _checked_get(op)
-        elif isinstance(op, SearchOp):
-            batch.searches[place] = checked_search(op, indexing)
-        elif isinstance(op, PutOp):
-            write = _checked_put(op, indexing)
-            batch.writes[item_id(write.namespace, write.key)] = write
-        elif isinstance(op, ListNamespacesOp):
-            batch.listings[place] = _checked_listing(op)
-        else:
-            raise InvalidInputError(f"ops must be operations such as GetOp, not {shown(op)}")
-        batch.size += 1
+    for op in _iterator(ops):
+        batch.add(op, indexing)
     return batch
 
 
@@ -251,15 +255,19 @@ def checked_search(
 def _checked_put(op: PutOp, indexing: IndexSettings | None) -> NewItem | Deletion:
     namespace, key = check_namespace(op.namespace), _checked_key(op.key)
     name = name_of_item(namespace, key)
-    index, ttl = _checked_choice(op.index, name), checked_minutes(op.ttl)
+    index_fields, ttl_minutes = _checked_choice(op.index, name), checked_minutes(op.ttl)
     if op.value is None:
         return Deletion(namespace, key)
-    if not isinstance(op.value, Mapping):
-        raise InvalidInputError(f"{name}: value must be a dict, not {shown(op.value)}")
     _check_entries(namespace, key, name)
-    value = encode_value(op.value, name)
-    texts = indexing.texts(value.value, index) if indexing else ()
-    return NewItem(namespace, key, value, texts, index, ttl)
+    value = _checked_value(op.value, name)
+    texts = indexing.texts(value.value, index_fields) if indexing else ()
+    return NewItem(namespace, key, value, texts, index_fields, ttl_minutes)
+
+
+def _checked_value(value: object, name: str) -> EncodedValue:
+    if not isinstance(value, Mapping):
+        raise InvalidInputError(f"{name}: value must be a dict, not {shown(value)}")
+    return encode_value(value, name)
 
 
 def _check_entries(namespace: Namespace, key: str, name: str) -> None:

@@ -1,10 +1,8 @@
-"""Items as they stand in the database: read, and held against their names, before anybody sees
-them.
+"""Items read from their documents, and checked.
 
-An item's ``_id`` names its namespace and its key and never changes. What else a document says of
-where it stands must agree with that: a document that somebody has moved, or edited so that it
-stands under another's namespace, is never taken for an item of either. Nothing here knows of
-queries.
+The ``_id`` of an item names its namespace and its key and never changes. The other fields that name
+them must agree: a document that somebody has moved or edited to another namespace is an item of
+neither namespace. Nothing here knows of queries.
 """
 
 from __future__ import annotations
@@ -38,6 +36,9 @@ REQUIRED: tuple[tuple[str, Kind], ...] = (
     ("created_at", datetime),
     ("updated_at", datetime),
 )
+NAMING = ("namespace", "key", "path", "prefixes")
+"""Fields that name an item, as its `_id` does."""
+
 OPTIONAL: tuple[tuple[str, Kind], ...] = (
     ("exact", bytes),
     ("expires_at", datetime),
@@ -49,11 +50,11 @@ missing."""
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """An item as it stands in the database, and what of its document is not part of it.
+    """An item as it is stored, and when it expires.
 
     Attributes:
         fields: What LangGraph's ``Item`` is made of.
-        expires_at: When it is over, aware; None: never.
+        expires_at: When it expires, aware; None: never.
         ttl_minutes: How long it lives after its last use.
     """
 
@@ -78,11 +79,11 @@ class StoredItem:
         return value
 
     def item(self) -> Item:
-        """Make what ``get`` answers with."""
+        """Make the result of ``get``."""
         return Item(**self.fields)
 
     def search_item(self, score: float | None) -> SearchItem:
-        """Make what ``search`` answers with."""
+        """Make the result of ``search``."""
         return SearchItem(**self.fields, score=score)
 
 
@@ -97,24 +98,18 @@ def read_item(document: Mapping[str, Any]) -> StoredItem:
     try:
         _check_version(document)
         _check_kinds(document)
-        namespace = _checked_namespace(document)
-        value = decode_value(document["value"], document.get("exact"))
+        fields = {
+            "namespace": _checked_namespace(document),
+            "key": document["key"],
+            "value": decode_value(document["value"], document.get("exact")),
+            "created_at": as_utc(document["created_at"]),
+            "updated_at": as_utc(document["updated_at"]),
+        }
     except (CorruptDataError, SchemaVersionError) as error:
         raise type(error)(f"{name_of(document)}: {error}") from error
-    expires_at = document.get("expires_at")
-    fields = {
-        "namespace": namespace,
-        "key": document["key"],
-        "value": value,
-        "created_at": as_utc(document["created_at"]),
-        "updated_at": as_utc(document["updated_at"]),
-    }
-    return StoredItem(
-        document["_id"],
-        fields,
-        None if expires_at is None else as_utc(expires_at),
-        document.get("ttl_minutes"),
-    )
+    moment = document.get("expires_at")
+    expires_at = None if moment is None else as_utc(moment)
+    return StoredItem(document["_id"], fields, expires_at, document.get("ttl_minutes"))
 
 
 def texts_in(document: Mapping[str, Any], indexing: IndexSettings) -> list[EmbeddedText]:
@@ -143,15 +138,13 @@ def sound_items(documents: Iterable[Document], damage: Damage) -> list[StoredIte
 
 
 def ids_in(documents: Iterable[Document]) -> list[str]:
-    """List the ids of documents; those of no item, as a document put there by hand has, are left
-    out.
-    """
+    """List the ids of documents; ids that no item can have, put there by hand, are left out."""
     return [document["_id"] for document in documents if is_id(document["_id"])]
 
 
-def stamps_in(documents: Iterable[Document]) -> list[tuple[str, Timestamp]]:
-    """List the ids of documents with the stamps of their last writes; those without one are left
-    out.
+def timestamps_in(documents: Iterable[Document]) -> list[tuple[str, Timestamp]]:
+    """List the ids of documents with the timestamps of their last writes; documents without one are
+    left out.
     """
     return [
         (document["_id"], document["changed_at"])
@@ -197,9 +190,7 @@ def _check_minutes(minutes: Any) -> None:
 
 
 def _checked_namespace(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the namespace that the ``_id`` names, which all that says where the item stands agrees
-    with.
-    """
+    """Return the namespace that the ``_id`` names; all other fields that name the item agree."""
     named = document.get("_id")
     if not isinstance(named, str) or SEPARATOR * 2 not in named or not is_text(named):
         raise CorruptDataError("its _id names no item")
@@ -211,8 +202,8 @@ def _checked_namespace(document: Mapping[str, Any]) -> tuple[str, ...]:
         or document["path"] != path
         or document["prefixes"] != prefixes_of(namespace)
     ):
-        stands = {name: document[name] for name in ("namespace", "key", "path", "prefixes")}
+        found = {name: document[name] for name in NAMING}
         raise CorruptDataError(
-            f"stands under another name, {shown(stands)}: it was moved, or edited by hand"
+            f"is stored under another name, {shown(found)}: it was moved, or edited by hand"
         )
     return namespace

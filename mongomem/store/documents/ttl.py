@@ -14,7 +14,7 @@ from mongomem.errors import ConfigurationError, InvalidInputError
 from mongomem.store.documents.value import plain
 
 LONGEST_MINUTES = 60 * 24 * 366 * 1000
-"""A thousand years: later than this no date can be written."""
+"""A thousand years: dates end there."""
 
 LAST_DATE = datetime(9999, 12, 31, tzinfo=timezone.utc)
 
@@ -38,18 +38,18 @@ class Expiry:
     omit_expired: bool = True
 
     def condition(self, now: datetime) -> dict[str, Any]:
-        """Build the condition that holds for items that are there."""
+        """Build the condition of items that have not expired."""
         return {"expires_at": {"$not": {"$lte": now}}} if self.omit_expired else {}
 
-    def is_over(self, expires_at: datetime | None, now: datetime) -> bool:
-        """Say whether an item that expires then counts as absent now."""
+    def has_expired(self, expires_at: datetime | None, now: datetime) -> bool:
+        """Say whether an item that expires at some time counts as absent now."""
         return self.omit_expired and expires_at is not None and expires_at <= now
 
 
 def checked_config(ttl: object) -> TTLConfig | None:
     """Return a copy of LangGraph's TTLConfig, any of whose keys may be missing.
 
-    ``sweep_interval_minutes`` is accepted and without effect: the server sweeps.
+    ``sweep_interval_minutes`` is accepted and has no effect: the server deletes expired items.
 
     Raises:
         ConfigurationError: An option is unknown or of the wrong kind.
@@ -76,11 +76,11 @@ def _options(ttl: object) -> list[tuple[object, object]]:
 
 
 def _checked_option(name: object, given: object) -> tuple[str, Any]:
-    if not isinstance(name, str) or plain(name) not in _OPTIONS:
+    option = plain(name)
+    if not isinstance(option, str) or option not in _OPTIONS:
         raise ConfigurationError(
             f"Unknown option of ttl: {shown(name)}; there are {sorted(_OPTIONS)}"
         )
-    option: str = plain(name)
     kinds = _OPTIONS[option]
     if not isinstance(given, kinds) or (isinstance(given, bool) and kinds is not bool):
         raise ConfigurationError(f"ttl option {option}: {shown(given)} is of the wrong kind")
@@ -109,7 +109,7 @@ def checked_minutes(minutes: object, name: str = "ttl") -> float | None:
 
 
 def expires_at(ttl_minutes: float, now: datetime) -> datetime:
-    """Say when an item expires that was used now, at the latest with the last of all dates."""
+    """Return when an item expires that is used now, at most `LAST_DATE`."""
     try:
         return now + timedelta(minutes=ttl_minutes)
     except OverflowError:

@@ -2,9 +2,9 @@
 
 What BSON gives back as it was given is stored plainly. Where it would not (a tuple comes back as a
 list, a time loses its microseconds, an integer beyond 64 bits or a key with a dot is refused), the
-readable copy says it as well as it can, and *exact bytes* beside it hold the truth, together with a
-digest of the readable copy. Where the two no longer agree somebody has edited the copy, and it is
-the truth from then on. What neither can hold, a set or an object, is refused with the path to it.
+readable copy is as close as BSON allows, and *exact bytes* beside it hold the value, together with
+a digest of the readable copy. Where the digest no longer fits somebody has edited the copy, and the
+copy is the value. What neither can hold, a set or an object, is refused with the path to it.
 
 Subclasses of the plain types (an ``IntEnum``, an ``OrderedDict``) come back as the plain type.
 Nothing here can make an object of any other type: bytes that an attacker wrote stay data.
@@ -31,11 +31,10 @@ MAX_DEPTH = 90
 included."""
 
 MOST_CONTAINERS = 2**20
-"""Lists and objects of a value. One that holds a list many times over may stand for more than there
-is memory."""
+"""Lists and objects of a value. A list may be in it many times, and is counted each time."""
 
 SPECIAL = "~"
-"""Begins the one key of an object that stands for something else in exact bytes."""
+"""Begins the only key of an object that encodes another type in exact bytes."""
 
 READABLE = str.maketrans({"\x00": "\u2400", ".": "\uff0e", "$": "\uff04"})
 """What the readable copy shows for characters that no name of a field may hold: a picture of NUL,
@@ -43,11 +42,11 @@ and wide ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedValue:
     """A value as it is stored.
 
     Attributes:
-        readable: What people and queries see.
+        readable: The copy that people and queries see.
         exact: Bytes that give the value back where `readable` does not, else None.
     """
 
@@ -63,18 +62,20 @@ class Encoded:
         return value
 
 
-def encode_value(value: Mapping[str, Any], name: str) -> Encoded:
-    """Encode the value of an item that messages call `name`.
+def encode_value(value: Mapping[str, Any], name: str) -> EncodedValue:
+    """Encode the value of an item; `name` is the item in messages.
 
     Raises:
         UnstorableValueError: Something inside can be held neither by BSON nor by exact bytes.
     """
-    walk = _Walk(name)
+    walk = _Encoder(name)
     given = value if isinstance(value, dict) else _as_dict(value, name)
     readable = walk.object(given, ())
     if not walk.lossy:
-        return Encoded(readable, None)
-    return Encoded(readable, bson.encode({"value": _exact(given), "readable": digest_of(readable)}))
+        return EncodedValue(readable, None)
+    return EncodedValue(
+        readable, bson.encode({"value": _exact(given), "readable": digest_of(readable)})
+    )
 
 
 def _as_dict(value: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -85,8 +86,8 @@ def _as_dict(value: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def decode_value(readable: Mapping[str, Any], exact: bytes | None) -> dict[str, Any]:
-    """Give back the value that `encode_value` was given, or what somebody has made of its readable
-    copy since.
+    """Return the value that `encode_value` was given, or the readable copy if somebody has edited
+    it.
 
     Raises:
         CorruptDataError: It cannot be read.
@@ -161,12 +162,11 @@ Path: TypeAlias = tuple[str, ...]
 
 
 @dataclass(slots=True)
-class _Walk:
-    """One pass over a value that makes its readable copy, and finds out whether that is the whole
-    truth.
+class _Encoder:
+    """One pass over a value that makes its readable copy.
 
     Attributes:
-        lossy: Something was met that BSON would not give back as it is.
+        lossy: BSON would not give the value back as it is.
         containers: How many lists and objects were met.
     """
 
@@ -249,14 +249,16 @@ class _Walk:
         return UnstorableValueError(f"{self.name}: at {cut}: {reason}")
 
 
-_READABLE_KINDS: tuple[tuple[type | tuple[type, ...], Callable[[_Walk, Any, Path], Any]], ...] = (
-    (str, _Walk.text),
-    (int, _Walk.integer),
+_READABLE_KINDS: tuple[
+    tuple[type | tuple[type, ...], Callable[[_Encoder, Any, Path], Any]], ...
+] = (
+    (str, _Encoder.text),
+    (int, _Encoder.integer),
     (float, lambda _walk, value, _path: float.__float__(value)),
-    (dict, _Walk.object),
-    ((list, tuple), _Walk.list),
+    (dict, _Encoder.object),
+    ((list, tuple), _Encoder.list),
     (bytes, lambda _walk, value, _path: plain(value)),
-    (datetime, _Walk.time),
+    (datetime, _Encoder.time),
 )
 
 _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
@@ -274,7 +276,7 @@ def elements(value: Any) -> Iterable[Any]:
 
 
 def digest_of(readable: Mapping[str, Any]) -> bytes:
-    """Name what a readable copy says, however a tool has written it down.
+    """Return a digest of a readable copy, independent of the tool that wrote it.
 
     Numbers that are equal count as one, in whatever type BSON holds them, and the order of fields
     does not count.
@@ -331,9 +333,7 @@ def _exact(value: Any) -> Any:
 
 
 def _exact_object(value: dict[Any, Any]) -> dict[str, Any]:
-    """Say an object by itself, or by its pairs where a key is none of BSON or would be read as a
-    special one.
-    """
+    """Encode an object; as pairs where BSON refuses a key or a key begins with `SPECIAL`."""
     pairs = [(str.__str__(key), _exact(element)) for key, element in dict.items(value)]
     if any(key.startswith(SPECIAL) or not is_plain_key(key) for key, _ in pairs):
         return {f"{SPECIAL}object": [list(pair) for pair in pairs]}

@@ -9,7 +9,7 @@
     index_sync       load an in-memory index and bring it up to date
     put              puts and deletions of a batch; delete_namespace
     merge            changes merged into one item, which no concurrent writer undoes
-    reindex          all vectors anew
+    reindex          make all vectors again
     model_check      whether the model is the one that made the vectors; paths that give no text
 
 Rules that every plan keeps:

@@ -1,4 +1,14 @@
-"""The plan of a batch: reads first, all of them on the state before it, then its writes."""
+"""The plan of a batch, and those of single operations.
+
+The order of a batch, and why:
+
+1. All operations are checked, before the first command: a batch with a mistake does nothing.
+2. The queries of all searches are embedded together: one request.
+3. Searches, gets and listings read. LangGraph's stores answer them by the state before the batch,
+   so no write may come first.
+4. The writes follow, see `mongomem.store.plans.put`: texts are embedded, then items are written. Of
+   several writes of one item the last one counts, and only that one is sent.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +25,13 @@ from mongomem.store.documents.ops import GroupedOps, Search, checked_search, gro
 from mongomem.store.plans import read
 from mongomem.store.plans.plain_search import plain_search
 from mongomem.store.plans.put import write
-from mongomem.store.plans.semantic_search import Scored, semantic_search
-from mongomem.store.plans.setup import ready_to_write
+from mongomem.store.plans.semantic_search import FoundItem, semantic_search
+from mongomem.store.plans.setup import ensure_config, ensure_setup
 from mongomem.store.vectors.quantization import Vector
 
 
 async def batch(context: Context, ops: Iterable[Op]) -> list[Result]:
-    """Perform operations; the answers stand in their places, None for a put or a deletion.
+    """Perform operations; return the results in their order, None for a put or a deletion.
 
     Everything is checked before the first command, and everything embedded before the first write.
     """
@@ -33,15 +43,15 @@ async def batch(context: Context, ops: Iterable[Op]) -> list[Result]:
 
 
 async def put(context: Context, batches: Sequence[GroupedOps]) -> list[None]:
-    """Perform puts and deletions that were checked and encoded when they were asked for, all as one
-    batch.
+    """Perform the writes of several batches as one. They were checked and encoded by their
+    callers.
     """
     await _write(context, join_writes(batches))
     return [None] * len(batches)
 
 
 async def get(context: Context, ops: Sequence[GetOp]) -> list[Item | None]:
-    """Return items, or None for those that are not there."""
+    """Return items in the order of the operations, None for an item that does not exist."""
     work = group_ops(ops, context.indexing)
     found = await read.get(context, work.gets, context.now())
     return [found[place] for place in range(work.size)]
@@ -62,7 +72,8 @@ async def list_namespaces(context: Context, op: ListNamespacesOp) -> list[Namesp
 
 
 async def _write(context: Context, work: GroupedOps) -> None:
-    await ready_to_write(context)
+    await ensure_setup(context)
+    await ensure_config(context, write=False)
     await write(context, work)
 
 
@@ -79,27 +90,29 @@ async def _read(context: Context, work: GroupedOps, now: datetime) -> dict[int, 
 
 async def _found(
     context: Context, searches: Mapping[int, Search], now: datetime
-) -> dict[int, list[Scored]]:
+) -> dict[int, list[FoundItem]]:
     """Search one after the other, with the queries of all embedded before."""
     indexing = context.indexing
-    queries = await _embedded_queries(indexing, searches.values()) if indexing else {}
-    found: dict[int, list[Scored]] = {}
-    for place, search in searches.items():
-        if indexing and search.query in queries:
-            found[place] = await semantic_search(
-                context, indexing, search, queries[search.query], now
-            )
-        else:
-            found[place] = [(stored, None) for stored in await plain_search(context, search, now)]
-    return found
+    vectors = await _embedded_queries(indexing, searches.values()) if indexing else {}
+    return {
+        place: await _found_by_one(context, search, vectors.get(search.query), now)
+        for place, search in searches.items()
+    }
+
+
+async def _found_by_one(
+    context: Context, search: Search, vector: Vector | None, now: datetime
+) -> list[FoundItem]:
+    """Search by the vector of the query, or newest update first where there is none."""
+    if context.indexing is not None and vector is not None:
+        return await semantic_search(context, context.indexing, search, vector, now)
+    return [(stored, None) for stored in await plain_search(context, search, now)]
 
 
 async def _embedded_queries(
     indexing: IndexSettings, searches: Iterable[Search]
 ) -> dict[str | None, Vector]:
-    """Embed the queries of searches, equal ones once; not those of a search that asks for
-    nothing.
-    """
+    """Embed the queries of searches, equal ones once; not those of searches with a limit of 0."""
     texts = {search.query for search in searches if search.query and search.limit}
     vectors = await EmbedQueries(indexing.embedder, list(texts)) if texts else ()
     return dict(zip(texts, vectors, strict=True))
@@ -108,8 +121,8 @@ async def _embedded_queries(
 async def _search(
     context: Context, searches: Mapping[int, Search], now: datetime
 ) -> dict[int, list[SearchItem]]:
-    """Search by meaning where there is a query and an index, else in order of update; then refresh
-    what was found.
+    """Search by meaning where a search has a query and the store an index, else newest update
+    first; then refresh the TTL of what was found.
     """
     found = await _found(context, searches, now)
     used = {

@@ -1,51 +1,52 @@
-"""Plans that propose candidates for a query: from memory, from a reading of everything, or from
-Atlas.
+"""Sources of candidates for a query: an index in memory, a scan of all codes, or Atlas.
 
-Candidates are read again and scored by `mongomem.store.plans.semantic_search`, wherever they come
-from. So sources differ in speed and freshness, never in scores.
+Candidates are read again and scored by `mongomem.store.plans.semantic_search`, whatever their
+source. So sources differ in speed and freshness, never in scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
 
-from mongomem.engine.commands import Aggregate, Document, Find, Plan, RunCommand
-from mongomem.engine.effects import Compute, Sleep
-from mongomem.errors import ConfigurationError
+from mongomem.engine.commands import Aggregate, Document, Find
+from mongomem.engine.effects import Compute
 from mongomem.store.context import Context
 from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.item import BY_CHANGE
-from mongomem.store.documents.namespace import slices
+from mongomem.store.documents.namespace import split_by_bytes
 from mongomem.store.documents.stored_item import ids_in
-from mongomem.store.plans.index_sync import survey, synced_index
+from mongomem.store.plans.index_sync import IndexScope, SyncedIndex, scan_prefix, synced_index
 from mongomem.store.plans.read import find_with_hint
 from mongomem.store.vectors.atlas import (
     MOST_NEIGHBOURS,
     NEIGHBOURS,
-    Stage,
-    create_index,
     index_name,
     is_queryable,
     nearest,
     state_of_index,
 )
-from mongomem.store.vectors.memory_index import MemoryIndex
+from mongomem.store.vectors.index_cache import CachedIndex
 from mongomem.store.vectors.quantization import Vector
 
 RECENT = timedelta(minutes=1)
-"""How far Atlas may be behind and nothing be missed: what changed since is proposed too."""
+"""How far Atlas may be behind without missing an item: what changed since is a candidate too."""
 
 MOST_RECENT = 200
 
-POLLS = 120
-POLL_SECONDS = 5.0
+
+Missing: TypeAlias = Callable[[Iterable[str]], None]
+"""Told the ids of candidates that a read by id did not find."""
+
+
+def _ignore(_ids: Iterable[str]) -> None:
+    """Do nothing: a source that keeps no candidates has none to remove."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,92 +54,111 @@ class Candidates:
     """Ids of candidates, best first.
 
     Attributes:
-        final: Fewer candidates than asked for mean that there are no more.
+        is_complete: Fewer candidates than were asked for mean that there are no more.
+        on_missing: To be called with the candidates that are deleted.
     """
 
     ids: list[str]
-    final: bool = True
+    is_complete: bool = True
+    on_missing: Missing = _ignore
 
 
-Proposer: TypeAlias = Callable[[int, "set[str] | None"], Plan[Candidates]]
-"""Proposes the given number of candidates, of all or of some ids."""
+class CandidateSource(Protocol):
+    """Where the candidates for one query come from."""
+
+    async def candidates(self, count: int, restrict_to: set[str] | None) -> Candidates:
+        """Return candidates that contain the best `count` items, of all or of some ids."""
 
 
-async def proposer(
-    context: Context, indexing: IndexSettings, path: str, query: Vector
-) -> tuple[Proposer, MemoryIndex | None]:
-    """Choose who proposes; return the matrix too where it is one."""
-    if await uses_atlas(context, indexing):
-        return partial(_propose_by_atlas, context, indexing, path, query), None
-    matrix, news = await synced_index(context, indexing, path)
-    if matrix is None:
-        return partial(_propose_by_survey, context, indexing, path, query), None
-    return partial(_propose_from_memory, matrix, news, query), matrix
+async def candidate_source(scope: IndexScope, query: Vector) -> CandidateSource:
+    """Choose the source of candidates for a query."""
+    if await uses_atlas(scope.context, scope.indexing):
+        return AtlasSource(scope, query)
+    synced = await synced_index(scope)
+    return ScanSource(scope, query) if synced is None else MemorySource(synced, query)
 
 
-async def _propose_from_memory(
-    matrix: MemoryIndex,
-    news: Collection[str],
-    query: Vector,
-    count: int,
-    among: Collection[str] | None,
-) -> Candidates:
-    """Propose what ranks best, and behind it the news, of which the matrix has nothing or something
-    outdated.
-    """
-    ranking = await Compute(partial(matrix.rank, query, count + len(news), among), matrix.size)
-    return Candidates([item for _, item in ranking if item not in news] + list(news))
+@dataclass(frozen=True, slots=True)
+class MemorySource:
+    """An index in memory. Items that are not in it as they are now follow its candidates."""
+
+    synced: SyncedIndex
+    query: Vector
+
+    async def candidates(self, count: int, restrict_to: set[str] | None) -> Candidates:
+        cached, unindexed = self.synced.cached, self.synced.unindexed
+        search = partial(cached.search, self.query, count + len(unindexed), restrict_to)
+        ranked = await Compute(search, cached.size)
+        ids = [item for _, item in ranked if item not in unindexed] + list(unindexed)
+        return Candidates(ids, on_missing=partial(_remove, cached, cached.timestamps(ids)))
 
 
-async def _propose_by_survey(
-    context: Context,
-    indexing: IndexSettings,
-    path: str,
-    query: Vector,
-    count: int,
-    among: Collection[str] | None,
-) -> Candidates:
-    return Candidates(
-        [item for _, item in await survey(context, indexing, path, query, count, among)]
-    )
+def _remove(cached: CachedIndex, timestamps: Mapping[str, Timestamp], ids: Iterable[str]) -> None:
+    """Remove items from an index; not those that were written again since the timestamps."""
+    cached.remove({item: timestamps[item] for item in ids if item in timestamps})
 
 
-async def _propose_by_atlas(
-    context: Context,
-    indexing: IndexSettings,
-    path: str,
-    query: Vector,
-    count: int,
-    among: set[str] | None,
-) -> Candidates:
-    """Ask along the graph first, and everything (ENN) where many or some particular ones are
-    wanted.
-    """
-    exact = among is not None or count * NEIGHBOURS > MOST_NEIGHBOURS
-    name = index_name(context.items, indexing.fingerprint)
-    ask = partial(
-        nearest, name, query, path=path, fingerprint=indexing.fingerprint, count=count, exact=exact
-    )
-    found = await _neighbours(context, ask, among)
-    ids = ids_in([*found, *await _recent(context, path)])
-    return Candidates(list(dict.fromkeys(ids)), final=exact)
+@dataclass(frozen=True, slots=True)
+class ScanSource:
+    """A scan of all codes of a prefix, whose index is too large to be held."""
+
+    scope: IndexScope
+    query: Vector
+
+    async def candidates(self, count: int, restrict_to: set[str] | None) -> Candidates:
+        ranked = await scan_prefix(self.scope, self.query, count, restrict_to)
+        return Candidates([item for _, item in ranked])
 
 
-async def _neighbours(
-    context: Context, ask: Callable[..., list[Stage]], among: Collection[str] | None
-) -> list[Document]:
-    """Ask Atlas, once or for each slice of the ids that one command can carry; best first."""
-    found: list[Document] = []
-    for part in [None] if among is None else slices(sorted(among)):
-        found += await Aggregate(context.items, ask(among=part))
-    found.sort(key=lambda document: -document.get("score", 0.0))
-    return found
+@dataclass(frozen=True, slots=True)
+class AtlasSource:
+    """Atlas Vector Search, and what changed so recently that Atlas may not have indexed it."""
+
+    scope: IndexScope
+    query: Vector
+
+    async def candidates(self, count: int, restrict_to: set[str] | None) -> Candidates:
+        """Search approximately (ANN); exactly (ENN) where the candidates are restricted, or are
+        more than the approximate search may compare.
+        """
+        exact = restrict_to is not None or count * NEIGHBOURS > MOST_NEIGHBOURS
+        parts = [None] if restrict_to is None else split_by_bytes(sorted(restrict_to))
+        found: list[Document] = []
+        for part in parts:
+            found += await self._nearest(count, part, exact=exact)
+        best_first = sorted(found, key=_score, reverse=True)
+        ids = ids_in([*best_first, *await _recent(self.scope)])
+        return Candidates(list(dict.fromkeys(ids)), is_complete=exact)
+
+    async def _nearest(
+        self, count: int, restrict_to: Collection[str] | None, *, exact: bool
+    ) -> list[Document]:
+        """Ask Atlas for the ids and scores of the closest items, among ids that one command can
+        carry.
+        """
+        context, fingerprint = self.scope.context, self.scope.indexing.fingerprint
+        pipeline = nearest(
+            index_name(context.items, fingerprint),
+            self.query,
+            path=self.scope.path,
+            fingerprint=fingerprint,
+            count=count,
+            exact=exact,
+            restrict_to=restrict_to,
+        )
+        return await Aggregate(context.items, pipeline)
 
 
-async def _recent(context: Context, path: str) -> list[Document]:
+def _score(document: Document) -> float:
+    score: float = document.get("score", 0.0)
+    return score
+
+
+async def _recent(scope: IndexScope) -> list[Document]:
     """Read the ids of what changed below a path within `RECENT`, newest first."""
+    context = scope.context
     since = Timestamp(int((context.now() - RECENT).timestamp()), 0)
-    condition = {"prefixes": path, "changed_at": {"$gt": since}}
+    condition = {"prefixes": scope.path, "changed_at": {"$gt": since}}
     newest = Find(
         context.items, condition, {"_id": 1}, sort=[("changed_at", -1)], limit=MOST_RECENT
     )
@@ -146,37 +166,16 @@ async def _recent(context: Context, path: str) -> list[Document]:
 
 
 async def uses_atlas(context: Context, indexing: IndexSettings) -> bool:
-    """Say whether Atlas proposes: where the user says so, or, with "auto", where its index is there
-    and answers.
+    """Say whether Atlas is the source: where the user says so or, with "auto", where its index
+    exists and answers. The server is asked once in a process.
     """
     if context.backend != "auto":
         return context.backend == "atlas"
-    if context.readiness.atlas is None:
+    if context.setup_state.atlas is None:
+        pipeline = state_of_index(index_name(context.items, indexing.fingerprint))
         try:
-            name = index_name(context.items, indexing.fingerprint)
-            context.readiness.atlas = is_queryable(
-                await Aggregate(context.items, state_of_index(name))
-            )
-        except (OperationFailure, NotImplementedError):  # a server, or a mongomock, without search
-            context.readiness.atlas = False
-    return context.readiness.atlas
-
-
-async def set_up_atlas(context: Context, indexing: IndexSettings) -> None:
-    """Make the search index and wait until it answers. Idempotent.
-
-    Raises:
-        ConfigurationError: It does not answer within ten minutes.
-    """
-    name = index_name(context.items, indexing.fingerprint)
-    if not await Aggregate(context.items, state_of_index(name)):
-        await RunCommand(
-            create_index(context.items, indexing.fingerprint, indexing.dims, indexing.metric)
-        )
-    for _ in range(POLLS):
-        if is_queryable(await Aggregate(context.items, state_of_index(name))):
-            return
-        await Sleep(POLL_SECONDS)
-    raise ConfigurationError(
-        f"The search index {name} does not answer after {POLLS * POLL_SECONDS:.0f} s"
-    )
+            states = await Aggregate(context.items, pipeline)
+        except (OperationFailure, NotImplementedError):  # a server or a mongomock without search
+            states = []
+        context.setup_state.atlas = is_queryable(states)
+    return context.setup_state.atlas

@@ -1,8 +1,24 @@
-"""Plans that bring the codes of a namespace prefix into memory and keep them fresh.
+"""Plans that load the codes of a namespace prefix into memory and keep them in sync with the
+server.
 
-What was acknowledged before a search began is in what it ranks, whoever wrote it. The rules are in
-`mongomem.store.vectors.watermark`; here they are carried out: two small reads where something was
-written since, one where nothing was.
+What was acknowledged before a search began is among its candidates, whoever wrote it. The steps of
+`synced_index`, and why in this order:
+
+1. The index is loaded if it is not, by one of the searches that need it (`_ensure_loaded`). The
+   others wait. A load reads in the order of ids, which never change, so no write makes it miss an
+   item that exists throughout.
+2. A search that did not load reads what changed above the watermark's floor (`_apply_changes`): one
+   read of index entries, and no second one where nothing changed. This comes after step 1, because
+   the load of another search may have begun before this search did.
+3. A few changes are left out of the index and returned beside it: the caller reads them among its
+   candidates. Then the floor stays, so the next search meets the same changes again. More changes
+   are loaded by a second read, and the floor rises.
+4. Where the index has grown much, deleted items are looked for (`_drop_deleted`). This is last,
+   because it is what may bring an index back within the limit.
+
+Refused: one read that has the codes of all changes too. The floor is up to five seconds behind, so
+a search beside a busy writer would read thousands of codes that it has. Refused: a change stream.
+It needs a thread, and a search would have to wait for it to catch up.
 """
 
 from __future__ import annotations
@@ -11,147 +27,163 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from bson.timestamp import Timestamp
+
 from mongomem.engine.commands import Document, Find, RunCommand
 from mongomem.engine.effects import Compute, Sleep
 from mongomem.store.context import Context
 from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.item import BY_CHANGE, BY_ID, name_of
 from mongomem.store.documents.namespace import id_range, namespace_of, path_range
-from mongomem.store.documents.stored_item import ids_in, is_id, stamps_in
+from mongomem.store.documents.stored_item import ids_in, is_id, timestamps_in
 from mongomem.store.documents.value import as_utc
-from mongomem.store.plans.read import find_by_id, find_with_hint, newest_stamps
-from mongomem.store.vectors.memory_index import Candidate, Change, MemoryIndex
+from mongomem.store.plans.read import find_by_id, find_with_hint, newest_timestamp
+from mongomem.store.vectors.index_cache import CachedIndex
+from mongomem.store.vectors.memory_index import Change, MemoryIndex
 from mongomem.store.vectors.quantization import Vector
-from mongomem.store.vectors.watermark import LOWEST_STAMP, Stamp
+from mongomem.store.vectors.selection import Candidate
+from mongomem.store.vectors.watermark import LOWEST_TIMESTAMP
 
-CODED = {"changed_at": 1, "codes": 1, "index": 1}
+CODE_FIELDS = {"changed_at": 1, "codes": 1, "index": 1}
+"""Projection of what a `Change` is read from."""
 
 WAIT_SECONDS = 0.005
-"""How often a search looks whether another one has loaded the matrix that both need."""
+"""How often a search looks whether another one has loaded the index that both need."""
 
 PAGE = 16384
 """Items read at a time: 25 MB of codes at 1,536 dimensions."""
 
 
-async def synced_index(
-    context: Context, indexing: IndexSettings, path: str
-) -> tuple[MemoryIndex | None, list[str]]:
-    """Return the matrix of a prefix, and the ids of what is not in it as it is now, a few at most.
+@dataclass(frozen=True, slots=True)
+class IndexScope:
+    """Which items an index holds: those below a path, with vectors of one configuration."""
 
-    None where the matrix would be larger than is allowed.
+    context: Context
+    indexing: IndexSettings
+    path: str
+
+    def empty_index(self) -> MemoryIndex:
+        return MemoryIndex(self.indexing.dims, self.indexing.metric)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedIndex:
+    """An index in memory as of the beginning of a search.
+
+    Attributes:
+        cached: The index.
+        unindexed: Ids of a few items that changed and are not in the index as they are now.
     """
-    if path in context.matrices.too_large:
-        return None, []
-    matrix = context.matrices.get(path, indexing.dims, indexing.metric)
-    loaded = await _loads(context, indexing, matrix, path)
-    news = [] if loaded else await _catch_up(context, indexing, matrix, path)
-    limit = context.matrices.limit
-    if matrix.is_overgrown or (matrix.size > limit and matrix.has_grown):
-        await _sweep(context, matrix, path)
-    if matrix.size > limit:
-        context.matrices.give_up(path)
-        return None, []
-    context.matrices.trim(path)
-    return matrix, news
+
+    cached: CachedIndex
+    unindexed: Sequence[str] = ()
 
 
-async def survey(
-    context: Context,
-    indexing: IndexSettings,
-    path: str,
-    query: Vector,
-    count: int,
-    among: Collection[str] | None,
+async def synced_index(scope: IndexScope) -> SyncedIndex | None:
+    """Bring the index of a prefix up to date; None where it would be larger than is allowed."""
+    cache = scope.context.index_cache
+    if scope.path in cache.too_large:
+        return None
+    cached = cache.get(scope.path, scope.indexing.dims, scope.indexing.metric)
+    unindexed = [] if await _ensure_loaded(scope, cached) else await _apply_changes(scope, cached)
+    if cached.needs_compaction or (cached.size > cache.limit and cached.has_grown):
+        await _drop_deleted(scope, cached)
+    if cached.size > cache.limit:
+        cache.mark_too_large(scope.path)
+        return None
+    cache.evict(scope.path)
+    return SyncedIndex(cached, unindexed)
+
+
+async def scan_prefix(
+    scope: IndexScope, query: Vector, count: int, restrict_to: Collection[str] | None
 ) -> list[Candidate]:
-    """Rank as `MemoryIndex.rank` does, on a prefix that is too large to be held: reads all its
-    codes, keeps few.
+    """Return what `MemoryIndex.search` would, for a prefix whose index is too large to be held.
 
-    Where it turns out to be smaller by now, it is held from the next search on.
+    Reads all codes, a page at a time, and keeps the candidates of each page only. Where the prefix
+    has become small enough, its index is held from the next search on.
     """
-    size = 0
-    finalists = MemoryIndex(indexing.dims, indexing.metric)
-    last = Page()
-    while (last := await _page(context, indexing, path, last)).changes:
-        heat = MemoryIndex(indexing.dims, indexing.metric)
-        await _absorb(context, indexing, heat, last.changes)
-        ranking = await Compute(
-            partial(heat.rank, query, count, among), len(last.changes) * indexing.dims
-        )
-        size += heat.size
-        finalists.absorb(_of_ranked(last.changes, ranking))
-    if size <= context.matrices.limit:
-        context.matrices.readmit(path)
-    return finalists.rank(query, count, among)
+    best_so_far, size = scope.empty_index(), 0
+    page = Page()
+    while (page := await _read_page(scope, page)).changes:
+        page_index = scope.empty_index()
+        await _upsert(scope, page_index, page.changes)
+        search = partial(page_index.search, query, count, restrict_to)
+        best_so_far.upsert(_changes_of(await Compute(search, page_index.size), page.changes))
+        size += page_index.size
+    if size <= scope.context.index_cache.limit:
+        scope.context.index_cache.allow_again(scope.path)
+    return best_so_far.search(query, count, restrict_to)
 
 
-def _of_ranked(changes: Iterable[Change], ranking: Iterable[Candidate]) -> Iterator[Change]:
-    """Choose the changes of the items in a ranking."""
-    ranked = {item for _, item in ranking}
-    return (change for change in changes if change.id in ranked)
+def _changes_of(candidates: Iterable[Candidate], changes: Iterable[Change]) -> Iterator[Change]:
+    """Choose the changes of the items that are candidates."""
+    ids = {item for _, item in candidates}
+    return (change for change in changes if change.id in ids)
 
 
-async def _loads(context: Context, indexing: IndexSettings, matrix: MemoryIndex, path: str) -> bool:
-    """Load a matrix where nobody has done so or is at it, else wait for that; say whether it was
-    this one that did.
-
-    What another one loads began before, and may not hold what was written since.
+async def _ensure_loaded(scope: IndexScope, cached: CachedIndex) -> bool:
+    """Load an index that is not loaded, or wait for the search that loads it; return whether this
+    search did.
     """
-    while not matrix.freshness.loaded:
-        if matrix.claim(context.monotonic()):
+    while not cached.watermark.loaded:
+        if cached.claim_load(scope.context.monotonic()):
             try:
-                await _load(context, indexing, matrix, path)
+                await _load(scope, cached)
             finally:
-                matrix.release()
+                cached.release_load()
             return True
         await Sleep(WAIT_SECONDS)
     return False
 
 
-async def _load(context: Context, indexing: IndexSettings, matrix: MemoryIndex, path: str) -> None:
-    """Read a prefix for the first time, in the order of ids; stops where it gets too large.
+async def _load(scope: IndexScope, cached: CachedIndex) -> None:
+    """Read a prefix for the first time, in the order of ids; stop where it gets too large.
 
-    Stamps are left out, 5,000 of them cost 3 ms: what changed within the last seconds is read once
-    more.
+    Timestamps are left out, since 5,000 of them cost 3 ms. So what changed within the last seconds
+    is read once more by the next search.
     """
+    context = scope.context
     began = context.monotonic()
-    server_time, stamps = await _start(context, path)
+    server_time, timestamps = await _server_clock(scope)
     page = Page()
-    while (
-        page := await _page(context, indexing, path, page)
-    ).changes and matrix.size <= context.matrices.limit:
-        await _absorb(context, indexing, matrix, page.changes)
-    matrix.note(
-        stamps,
+    while (page := await _read_page(scope, page)).changes:
+        if cached.size > context.index_cache.limit:
+            break
+        await _upsert(scope, cached, page.changes)
+    cached.advance(
+        timestamps,
         began=began,
         ended=context.monotonic(),
         server_time=server_time,
-        latest=context.latest_stamp(),
+        latest=context.latest_timestamp(),
     )
-    matrix.sweep({})
+    cached.compact({})
 
 
-async def _start(context: Context, path: str) -> tuple[int, list[Stamp]]:
-    """Ask for the time of day of the server that stamps; for the newest stamp where it does not
-    say, or only routes.
+async def _server_clock(scope: IndexScope) -> tuple[int, list[Timestamp]]:
+    """Ask for the time of day of the server that gives timestamps, in seconds since 1970.
+
+    A mongos gives no timestamps, and a mongomock does not say the time. There the newest timestamp
+    of the prefix is returned instead, and 0 as the time.
     """
     hello = await RunCommand({"hello": 1})
-    if (
-        "localTime" in hello and hello.get("msg") != "isdbgrid"
-    ):  # a mongos, whose clock stamps nothing
+    if "localTime" in hello and hello.get("msg") != "isdbgrid":
         return int(as_utc(hello["localTime"]).timestamp()), []
-    return 0, await newest_stamps(context, path)
+    newest = await newest_timestamp(scope.context, scope.path)
+    return 0, [] if newest is None else [newest]
 
 
-async def _sweep(context: Context, matrix: MemoryIndex, path: str) -> None:
-    """Drop from a matrix what is gone, by reading which ids there are: an index entry each.
+async def _drop_deleted(scope: IndexScope, cached: CachedIndex) -> None:
+    """Remove deleted items from an index, by reading which ids exist: an index entry each.
 
-    In the order of changes: an item that changes meanwhile moves to where the reading has still to
-    come.
+    They are read in the order of changes: an item that changes meanwhile moves to where the read
+    has still to come.
     """
-    seen = matrix.seen()
-    find = Find(context.items, {"prefixes": path}, {"_id": 1}, sort=[("changed_at", 1)])
-    there = set(ids_in(await find_with_hint(context, BY_CHANGE, find)))
-    matrix.sweep({item: stamp for item, stamp in seen.items() if item not in there})
+    known = cached.timestamps()
+    find = Find(scope.context.items, {"prefixes": scope.path}, {"_id": 1}, sort=[("changed_at", 1)])
+    existing = set(ids_in(await find_with_hint(scope.context, BY_CHANGE, find)))
+    cached.compact({item: known[item] for item in known.keys() - existing})
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,92 +191,101 @@ class Page:
     """Some of the codes below a prefix.
 
     Attributes:
-        is_last: Nothing is behind it.
+        is_last: No page follows.
     """
 
     changes: Sequence[Change] = ()
     is_last: bool = False
 
 
-async def _page(context: Context, indexing: IndexSettings, path: str, before: Page) -> Page:
-    """Read the codes behind a page in the order of ids, which never change; nothing behind the last
-    one.
-    """
+async def _read_page(scope: IndexScope, before: Page) -> Page:
+    """Read the page of codes that follows another one, in the order of ids; empty at the end."""
     if before.is_last:
         return Page(is_last=True)
-    prefix = namespace_of(path)
-    behind = {"$gt": before.changes[-1].id} if before.changes else {}
-    condition = {
-        "_id": {**id_range(prefix), **behind},
-        "path": path_range(prefix),
-        "index": indexing.fingerprint,
-    }
     found = await Find(
-        context.items, condition, {"codes": 1}, sort=[("_id", 1)], limit=PAGE, hint=BY_ID
+        scope.context.items,
+        _page_condition(scope, before),
+        {"codes": 1},
+        sort=[("_id", 1)],
+        limit=PAGE,
+        hint=BY_ID,
     )
     changes = [
-        Change(document["_id"], LOWEST_STAMP, document.get("codes"))
+        Change(document["_id"], LOWEST_TIMESTAMP, document.get("codes"))
         for document in found
         if is_id(document["_id"])
     ]
     return Page(changes, is_last=len(found) < PAGE)
 
 
-async def _absorb(
-    context: Context, indexing: IndexSettings, matrix: MemoryIndex, changes: Sequence[Change]
+def _page_condition(scope: IndexScope, before: Page) -> Document:
+    prefix = namespace_of(scope.path)
+    after = {"$gt": before.changes[-1].id} if before.changes else {}
+    return {
+        "_id": {**id_range(prefix), **after},
+        "path": path_range(prefix),
+        "index": scope.indexing.fingerprint,
+    }
+
+
+async def _upsert(
+    scope: IndexScope, index: MemoryIndex | CachedIndex, changes: Sequence[Change]
 ) -> None:
-    """Take changes into a matrix; items whose codes are damaged have no vector, and are told
+    """Apply changes to an index. Items whose codes are damaged have no vector and are logged
     once.
     """
-    for item in await Compute(
-        partial(matrix.absorb, changes, context.latest_stamp()), len(changes) * indexing.dims
-    ):
-        context.damage.note(
-            repr(item), f"{name_of({'_id': item})} follows unscored: its codes are damaged"
-        )
+    context = scope.context
+    upsert = partial(index.upsert, changes, context.latest_timestamp())
+    for item in await Compute(upsert, len(changes) * scope.indexing.dims):
+        consequence = f"{name_of({'_id': item})} follows unscored: its codes are damaged"
+        context.damage.note(repr(item), consequence)
 
 
-async def _catch_up(
-    context: Context, indexing: IndexSettings, matrix: MemoryIndex, path: str
-) -> list[str]:
-    """Read which items changed since, an index entry each, and the codes of those that are news.
+async def _apply_changes(scope: IndexScope, cached: CachedIndex) -> list[str]:
+    """Load what changed since the last search into an index, or return the ids of a few changes
+    that stay out of it.
 
-    A few may wait: their ids are returned, for they can as well be looked at themselves. What this
-    read has met is not noted then, so that the next one meets it again.
+    Where they stay out the watermark does not advance.
     """
+    context = scope.context
     began = context.monotonic()
-    condition = {"prefixes": path, "changed_at": {"$gt": matrix.freshness.floor}}
-    met = stamps_in(
-        await find_with_hint(context, BY_CHANGE, Find(context.items, condition, {"changed_at": 1}))
-    )
-    unknown = matrix.unknown(met)
-    if unknown and matrix.may_wait(len(unknown)):
-        return unknown
-    await _read_again(context, indexing, matrix, unknown)
-    matrix.note(
-        [stamp for _, stamp in met],
+    timestamps = await _timestamps_above_floor(scope, cached)
+    outdated = cached.outdated(timestamps)
+    if outdated and cached.defers(len(outdated)):
+        return outdated
+    await _load_items(scope, cached, outdated)
+    cached.advance(
+        [changed_at for _, changed_at in timestamps],
         began=began,
         ended=context.monotonic(),
-        latest=context.latest_stamp(),
+        latest=context.latest_timestamp(),
     )
     return []
 
 
-async def _read_again(
-    context: Context, indexing: IndexSettings, matrix: MemoryIndex, ids: Sequence[str]
-) -> None:
-    """Take items into a matrix as they are now."""
+async def _timestamps_above_floor(
+    scope: IndexScope, cached: CachedIndex
+) -> list[tuple[str, Timestamp]]:
+    """Read the ids and timestamps of what changed above the watermark's floor: index entries."""
+    condition = {"prefixes": scope.path, "changed_at": {"$gt": cached.watermark.floor}}
+    find = Find(scope.context.items, condition, {"changed_at": 1})
+    return timestamps_in(await find_with_hint(scope.context, BY_CHANGE, find))
+
+
+async def _load_items(scope: IndexScope, cached: CachedIndex, ids: Sequence[str]) -> None:
+    """Load items into an index as they are now."""
     for start in range(0, len(ids), PAGE):
-        found = await find_by_id(context, ids[start : start + PAGE], CODED)
-        await _absorb(context, indexing, matrix, _changes(found, indexing))
+        found = await find_by_id(scope.context, ids[start : start + PAGE], CODE_FIELDS)
+        await _upsert(scope, cached, _changes_in(found, scope.indexing))
 
 
-def _changes(documents: Sequence[Document], indexing: IndexSettings) -> list[Change]:
+def _changes_in(documents: Sequence[Document], indexing: IndexSettings) -> list[Change]:
     """Read documents as changes; vectors of another configuration count as none."""
     codes = {
         document["_id"]: document.get("codes")
-        if document.get("index") == indexing.fingerprint
-        else None
         for document in documents
+        if document.get("index") == indexing.fingerprint
     }
-    return [Change(item, stamp, codes[item]) for item, stamp in stamps_in(documents)]
+    return [
+        Change(item, changed_at, codes.get(item)) for item, changed_at in timestamps_in(documents)
+    ]

@@ -21,14 +21,14 @@ from mongomem.engine.effects import Sleep
 from mongomem.engine.upserts import is_duplicate_key_only
 from mongomem.errors import ContentionError
 from mongomem.store.context import Context
-from mongomem.store.documents.item import SHOWN
+from mongomem.store.documents.item import ITEM_FIELDS
 from mongomem.store.documents.namespace import Namespace, item_id, name_of_item
 from mongomem.store.documents.ops import group_ops
 from mongomem.store.documents.stored_item import read_item
 from mongomem.store.documents.value import encode_value
 from mongomem.store.plans.put import updates_of
 from mongomem.store.plans.read import find_named
-from mongomem.store.plans.setup import ready_to_write
+from mongomem.store.plans.setup import ensure_setup
 
 MAX_ATTEMPTS = 32
 
@@ -74,7 +74,7 @@ async def merge_item(
     patch = encode_value(checked_mapping("changes", changes), "changes").value
     item = PutOp(namespace, key, {}, False, ttl)
     group_ops([item], None)  # refused before anything is read
-    await ready_to_write(context)
+    await ensure_setup(context)
     for attempt in range(MAX_ATTEMPTS):
         merged = await _merged(context, item, patch)
         if merged is not None:
@@ -91,7 +91,7 @@ async def _merged(context: Context, item: PutOp, patch: Mapping[str, Any]) -> di
     write came first.
     """
     name = item_id(item.namespace, item.key)
-    existing = await find_named(context, [name], {**SHOWN, STAMP: 1})
+    existing = await find_named(context, [name], {**ITEM_FIELDS, STAMP: 1})
     merged: dict[str, Any] = merge_patch(_value(context, existing.get(name)), patch)
     puts = group_ops([item._replace(value=merged)], context.indexing).puts
     updates = await updates_of(context, puts, existing)
@@ -108,7 +108,7 @@ def _value(context: Context, there: Document | None) -> dict[str, Any]:
     if there is None:
         return {}
     stored = read_item(there)
-    is_over = context.expiry.is_over(stored.expires_at, context.now())
+    is_over = context.expiry.has_expired(stored.expires_at, context.now())
     return {} if is_over else stored.value
 
 

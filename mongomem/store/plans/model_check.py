@@ -1,9 +1,9 @@
-"""Plans that look whether what is embedded is what was meant: by the model that it was, and at
-paths that exist.
+"""Plans that check what the options of a store do not show: whether the embedder is still the
+model that made the stored vectors, and whether the paths that are embedded give a text.
 
-Neither can be told by the options of a store. A function may have another body, and a server
-another model under its name; so what an embedder answers is held against a vector that it made
-before. A path may be misspelled, or optional.
+A function may have another body, and a server may have another model under the same name. So one
+stored text is embedded again, and the result is compared with the stored vector. A path may be
+misspelled, or optional.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from mongomem.errors import CorruptDataError, IndexMismatchError, SchemaVersionE
 from mongomem.store.context import Context
 from mongomem.store.documents.coverage import MANY
 from mongomem.store.documents.index_config import IndexSettings
-from mongomem.store.documents.item import BY_ID, BY_UPDATE, SHOWN, entries_in, name_of, vectors_of
+from mongomem.store.documents.item import (
+    BY_ID,
+    BY_UPDATE,
+    ITEM_FIELDS,
+    entries_in,
+    name_of,
+    vectors_of,
+)
 from mongomem.store.documents.stored_item import is_id, texts_in
 from mongomem.store.plans.read import find_by_id, find_with_hint
 from mongomem.store.vectors.quantization import Metric, Vector, normalized
@@ -30,7 +37,7 @@ from mongomem.store.vectors.quantization import Metric, Vector, normalized
 logger = logging.getLogger("mongomem")
 
 SAMPLED, MOST_READ = 50, 3
-"""So many items are looked at for some that have vectors, and so many of those are read."""
+"""The first so many items are searched for items with vectors, and so many of these are read."""
 
 LONGEST_SAMPLE = 2_000
 """Characters of a text that is embedded again."""
@@ -41,10 +48,9 @@ of 0.98. Rounding is far below it, also that of half precision and of other hard
 of the same size is above one."""
 
 LATEST = 200
-"""So many of the items that were updated last are looked at for a path before it is called a
-mistake."""
+"""A path is called a mistake if none of so many items has a text there, those updated last."""
 
-STORED = {**SHOWN, "index_fields": 1, "generation": 1, "vectors": 1}
+SAMPLE_FIELDS = {**ITEM_FIELDS, "index_fields": 1, "generation": 1, "vectors": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +62,17 @@ class Sample:
     name: str
 
 
-async def compare_answers(context: Context, indexing: IndexSettings) -> None:
-    """See that an embedder answers as it did when the vectors of the store were made: once in a
-    process.
+async def check_model(context: Context, indexing: IndexSettings) -> None:
+    """Compare the embedder with the stored vectors, once in a process.
 
-    Costs two small reads and one request with one short text. An embedder that is never the same,
-    as fakes are, and one that refuses the text, cannot be compared. Where the user says what the
-    model is called that counts, and there is a warning.
+    Costs two small reads and one request with one short text. An embedder that never repeats
+    itself, as fakes do not, and one that refuses the text cannot be compared. Where the user named
+    the model, a difference is a logged warning.
 
     Raises:
-        IndexMismatchError: It is another model under the same name.
+        IndexMismatchError: The embedder is another model under the same name.
     """
-    if context.readiness.compared:
+    if context.setup_state.model_checked:
         return
     sample = await _sample(context, indexing)
     if sample is not None and await _is_another_model(indexing, sample):
@@ -75,12 +80,12 @@ async def compare_answers(context: Context, indexing: IndexSettings) -> None:
         if indexing.embedder.identity().said is None:
             raise error
         logger.warning("mongomem: %s", error)
-    context.readiness.compared = True
+    context.setup_state.model_checked = True
 
 
 async def _is_another_model(indexing: IndexSettings, sample: Sample) -> bool:
-    """Say whether a text gets another vector than it had, and that one again: else it is made by
-    chance.
+    """Say whether a text gets another vector than the stored one, and gets it twice: an embedder
+    that does not repeat itself is not comparable.
     """
     now = await _embedded_again(indexing, sample.text)
     if now is None or _are_alike(now, sample.vector, indexing.metric):
@@ -100,17 +105,15 @@ def _changed(indexing: IndexSettings, sample: Sample) -> IndexMismatchError:
 
 
 async def _sample(context: Context, indexing: IndexSettings) -> Sample | None:
-    """Find a short text of which the store has a vector by this configuration, in the first
-    items.
-    """
+    """Find the shortest text with a vector of this configuration, among the first items."""
     some = list(islice(filter(is_id, await _embedded_ids(context, indexing)), MOST_READ))
-    found = await find_by_id(context, some, STORED) if some else []
+    found = await find_by_id(context, some, SAMPLE_FIELDS) if some else []
     samples = (sample for document in found for sample in _samples(indexing, document))
     return min(samples, key=lambda sample: len(sample.text), default=None)
 
 
 async def _embedded_ids(context: Context, indexing: IndexSettings) -> list[Any]:
-    """Read which of the first items have vectors by a configuration."""
+    """Read which of the first items have vectors of a configuration."""
     marks = {"index": 1, "generation": 1, "vectors.digest": 1}
     page = await Find(
         context.items, {"_id": {"$gte": ""}}, marks, sort=[("_id", 1)], limit=SAMPLED, hint=BY_ID
@@ -157,29 +160,16 @@ def _are_alike(one: Vector, other: Vector, metric: Metric) -> bool:
 
 
 async def warn_of_blank_paths(context: Context, least: int = MANY) -> None:
-    """Warn of a path that has given no text to so many items put by this store, nor to those
-    updated last: once.
-
-    A field that is only optional stands in one of them, now or then.
+    """Warn once of each path that gave no text, neither to so many items put by this store nor to
+    those updated last. An optional field is in some of these.
     """
     suspects = context.coverage.suspects(least)
     if not suspects:
         return
-    find = Find(
-        context.items,
-        {"prefixes": ""},
-        {"vectors.path": 1},
-        sort=[("updated_at", -1)],
-        limit=LATEST,
-    )
-    there = {
-        entry.get("path")
-        for item in await find_with_hint(context, BY_UPDATE, find)
-        for entry in entries_in(item)
-    }
+    found = await _paths_of_latest(context)
     for path, count in suspects.items():
         context.coverage.settle(path)
-        if path not in there:
+        if path not in found:
             logger.warning(
                 "mongomem: none of the %d items that were to be embedded at the path %s had a text "
                 "there: it embeds nothing. Is it misspelled, in the fields of the index or the "
@@ -188,3 +178,16 @@ async def warn_of_blank_paths(context: Context, least: int = MANY) -> None:
                 shown(path),
                 context.items,
             )
+
+
+async def _paths_of_latest(context: Context) -> set[Any]:
+    """Read the paths that gave a text in the items updated last."""
+    find = Find(
+        context.items,
+        {"prefixes": ""},
+        {"vectors.path": 1},
+        sort=[("updated_at", -1)],
+        limit=LATEST,
+    )
+    latest = await find_with_hint(context, BY_UPDATE, find)
+    return {entry.get("path") for item in latest for entry in entries_in(item)}

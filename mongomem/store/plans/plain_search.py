@@ -1,17 +1,22 @@
-"""Plans that read items newest update first: plain search, and what follows the scored answers of a
-semantic one.
+"""Plans that read items newest update first: plain search, and what follows the scored items of a
+semantic search.
 
-This order changes while it is read: what is updated moves to its front, from a page not read yet to
-one that was read already. The server itself lets others write while it reads for long. So where
-more than one page was read, or one by conditions took long, what changed meanwhile is read at the
-end, in the order of changes, in which items only ever move to where that reading has still to come.
+This order is not stable under writes: an item that is updated while pages are read moves to the
+front, from a page that is still to be read to one that was read. The server also lets others write
+while it reads one long page. So what changed since the beginning is read at the end, in the order
+of the server's timestamps: in that order an item moves only to where the read has still to come.
+This is done where more than one page was read, and where one page with conditions took long by the
+clock of the context.
+
+Refused: a snapshot read. It needs a session, which mongomock and a standalone server do not have.
+Refused: reading again always. It costs two reads more, where most searches are one short page.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from bson.datetime_ms import DatetimeMS
@@ -20,19 +25,50 @@ from bson.timestamp import Timestamp
 from mongomem.engine.commands import Document, Find
 from mongomem.store.context import Context
 from mongomem.store.damage import Damage
-from mongomem.store.documents.item import BY_CHANGE, BY_UPDATE, SHOWN
-from mongomem.store.documents.namespace import slices
+from mongomem.store.documents.item import BY_CHANGE, BY_UPDATE, ITEM_FIELDS
+from mongomem.store.documents.namespace import split_by_bytes
 from mongomem.store.documents.ops import Search
 from mongomem.store.documents.stored_item import StoredItem, is_id, sound_items
-from mongomem.store.plans.read import answers, find_with_hint, newest_stamps
-from mongomem.store.vectors.watermark import IN_FLIGHT_SECONDS
+from mongomem.store.plans.read import find_with_hint, matches_search, newest_timestamp
+from mongomem.store.vectors.watermark import ALLOWED_LATENESS_SECONDS
 
 NEWEST_FIRST = (("updated_at", -1), ("_id", 1))
 PAGE = 500
 
 LONG_SECONDS = 0.005
-"""In less than this the server reads a page as one (MongoDB 6.0 lets others write after 10 ms or
-1,000 steps, see ``internalQueryExecYieldPeriodMS``)."""
+"""In less than this the server reads a page without letting others write (MongoDB 6.0 yields after
+10 ms or 1,000 steps, see ``internalQueryExecYieldPeriodMS``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewestQuery:
+    """Which items are read, newest update first.
+
+    Attributes:
+        exclude: Ids of items that are left out.
+        conditions: What the server narrows by: the prefix first, then what else there is.
+        not_excluded: How many ids of `exclude` did not fit into a command. The server may return
+            these items, and they are dropped here.
+    """
+
+    search: Search
+    exclude: Collection[str]
+    conditions: Sequence[Document]
+    not_excluded: int
+    damage: Damage
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Say whether the server tests items by more than prefix and expiry."""
+        return len(self.conditions) > 1
+
+    def matching(self, documents: Iterable[Document]) -> dict[str, StoredItem]:
+        """Choose the items that match, by their ids."""
+        return {
+            stored.id: stored
+            for stored in sound_items(documents, self.damage)
+            if stored.id not in self.exclude and matches_search(self.search, stored)
+        }
 
 
 async def plain_search(context: Context, search: Search, now: datetime) -> list[StoredItem]:
@@ -47,79 +83,81 @@ async def newest_matching(
     *,
     skip: int,
     limit: int,
-    without: Collection[str] = (),
+    exclude: Collection[str] = (),
 ) -> list[StoredItem]:
-    """Read `limit` items below the prefix of a search that match its filter, behind the first
-    `skip`, `without` some.
+    """Read `limit` items that match a search, behind the first `skip`.
 
     The order is total: by update, newest first, then by id. The server narrows, Python decides, and
-    pages go on until there are enough. An item that matches throughout is not missed by being
-    updated meanwhile. Damaged items are left out; one that was never met may count where the server
-    alone skips.
+    pages are read until there are enough. An item that matches throughout is found, also where it
+    is updated meanwhile. Damaged items are left out; one that was never met may be counted where
+    the server skips.
     """
     if not limit:
         return []
-    wanted = _wanted(context, search, now, without)
-    if skip and not search.filter and not wanted.unrefused and not context.damage.count:
-        page = await _page(context, wanted, [], skip=skip, limit=limit)
-        found = list(wanted.among(page).values())
-        if len(found) == len(page):
-            return found
-    chosen = await _pages(context, wanted, skip + limit)
-    return chosen[skip : skip + limit]
+    query = _newest_query(context, search, now, exclude)
+    if skip and not (search.filter or query.not_excluded or context.damage.count):
+        page = await _read_page(context, query, [], skip=skip, limit=limit)
+        matching = query.matching(page)
+        if len(matching) == len(page):
+            return [*matching.values()]
+    return (await _read_pages(context, query, skip + limit))[skip : skip + limit]
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is read.
+def _newest_query(
+    context: Context, search: Search, now: datetime, exclude: Collection[str]
+) -> NewestQuery:
+    excluded = next(split_by_bytes(exclude), [])
+    conditions: list[Document] = [{"prefixes": search.path, **context.expiry.condition(now)}]
+    if excluded:
+        conditions.append({"_id": {"$nin": excluded}})
+    if search.narrowed:
+        conditions.append(search.narrowed)
+    return NewestQuery(search, exclude, conditions, len(exclude) - len(excluded), context.damage)
+
+
+@dataclass(slots=True)
+class _Pages:
+    """The pages that were read so far.
 
     Attributes:
-        narrowed: Conditions that the server narrows by.
-        unrefused: How many of the ids to be left out no command could carry, and so may be read.
+        size: Documents of a full page.
+        last: The last page.
+        count: How many pages were read.
+        read: How many documents were read.
+        matching: The items among them that match, by their ids.
     """
 
-    search: Search
-    without: Collection[str]
-    narrowed: Sequence[Document]
-    unrefused: int
-    damage: Damage
+    size: int
+    last: Sequence[Document] = ()
+    count: int = 0
+    read: int = 0
+    matching: dict[str, StoredItem] = field(default_factory=dict)
 
-    def among(self, documents: Iterable[Document]) -> dict[str, StoredItem]:
-        """Choose those that are wanted, by their ids."""
-        return {
-            stored.id: stored
-            for stored in sound_items(documents, self.damage)
-            if stored.id not in self.without and answers(self.search, stored)
-        }
+    @property
+    def may_follow(self) -> bool:
+        """Say whether another page may follow: all pages so far were full."""
+        return self.read == self.count * self.size
 
-
-def _wanted(context: Context, search: Search, now: datetime, without: Collection[str]) -> Wanted:
-    refused = next(slices(without), [])
-    conditions = [
-        {"prefixes": search.path, **context.expiry.condition(now)},
-        {"_id": {"$nin": refused}} if refused else {},
-        search.narrowed,
-    ]
-    narrowed = [condition for condition in conditions if condition]
-    return Wanted(search, without, narrowed, len(without) - len(refused), context.damage)
+    def add(self, page: Sequence[Document], matching: dict[str, StoredItem]) -> None:
+        self.last = page
+        self.count += 1
+        self.read += len(page)
+        self.matching |= matching
 
 
-async def _pages(context: Context, wanted: Wanted, count: int) -> list[StoredItem]:
-    """Read pages until so many items are chosen, then what changed meanwhile, where a page may have
+async def _read_pages(context: Context, query: NewestQuery, count: int) -> list[StoredItem]:
+    """Read pages until so many items match, then what changed meanwhile, where a page may have
     missed it.
     """
-    began = context.monotonic()
-    size = min(PAGE, count) + wanted.unrefused
-    page = first = await _page(context, wanted, [], limit=size)
-    took_long = len(wanted.narrowed) > 1 and context.monotonic() - began > LONG_SECONDS
-    chosen, read = wanted.among(page), len(page)
-    while len(page) == size and len(chosen) < count:
-        page = await _page_behind(context, wanted, page[-1], read, limit=size)
-        chosen |= wanted.among(page)
-        read += len(page)
-    if took_long or page is not first:
-        chosen |= wanted.among(await _changed_since(context, wanted, began))
-    return _newest_first(chosen.values())
+    began, elapsed = context.monotonic(), 0.0
+    pages = _Pages(min(PAGE, count) + query.not_excluded)
+    while pages.may_follow and len(pages.matching) < count:
+        page = await _next_page(context, query, pages)
+        elapsed = context.monotonic() - began
+        pages.add(page, query.matching(page))
+    if pages.count > 1 or (query.is_narrowed and elapsed > LONG_SECONDS):
+        pages.matching |= query.matching(await _changed_since(context, query, began))
+    return _newest_first(pages.matching.values())
 
 
 def _newest_first(items: Iterable[StoredItem]) -> list[StoredItem]:
@@ -128,42 +166,49 @@ def _newest_first(items: Iterable[StoredItem]) -> list[StoredItem]:
     return sorted(by_id, key=lambda stored: stored.updated_at, reverse=True)
 
 
-async def _page(
-    context: Context, wanted: Wanted, after: Sequence[Document], *, skip: int = 0, limit: int
+async def _read_page(
+    context: Context, query: NewestQuery, after: Sequence[Document], *, skip: int = 0, limit: int
 ) -> list[Document]:
-    condition = {"$and": [*wanted.narrowed, *after]}
-    find = Find(context.items, condition, SHOWN, sort=NEWEST_FIRST, skip=skip, limit=limit)
+    condition = {"$and": [*query.conditions, *after]}
+    find = Find(context.items, condition, ITEM_FIELDS, sort=NEWEST_FIRST, skip=skip, limit=limit)
     return await find_with_hint(context, BY_UPDATE, find)
 
 
-async def _page_behind(
-    context: Context, wanted: Wanted, last: Document, read: int, *, limit: int
-) -> list[Document]:
-    """Read the page behind a document, the last of so many that were read.
+async def _next_page(context: Context, query: NewestQuery, pages: _Pages) -> list[Document]:
+    """Read the first page, or the page that follows the others.
 
-    One that is damaged may name no place in the order, for the server compares values of one type
-    only: then as many are skipped.
+    The last document of a page may be damaged and have no place in the order, since the server
+    compares values of one type only. Then as many documents are skipped as were read.
     """
-    moment, item = last.get("updated_at"), last["_id"]
+    if not pages.last:
+        return await _read_page(context, query, [], limit=pages.size)
+    after = _after(pages.last[-1])
+    if after is None:
+        return await _read_page(context, query, [], skip=pages.read, limit=pages.size)
+    return await _read_page(context, query, [after], limit=pages.size)
+
+
+def _after(document: Document) -> Document | None:
+    """Build the condition of what follows a document in the order; None where it has no place."""
+    moment, item = document.get("updated_at"), document["_id"]
     if not isinstance(moment, (datetime, DatetimeMS)) or not is_id(item):
-        return await _page(context, wanted, [], skip=read, limit=limit)
-    behind = {
+        return None
+    return {
         "updated_at": {"$lte": moment},
         "$or": [{"updated_at": {"$lt": moment}}, {"_id": {"$gt": item}}],
     }
-    return await _page(context, wanted, [behind], limit=limit)
 
 
-async def _changed_since(context: Context, wanted: Wanted, began: float) -> list[Document]:
+async def _changed_since(context: Context, query: NewestQuery, began: float) -> list[Document]:
     """Read what became visible since a time of the monotonic clock, and a little before.
 
-    The stamps of that are below the newest one by not more than the time until now and
-    `IN_FLIGHT_SECONDS`, see `mongomem.store.vectors.watermark`.
+    Its timestamps are below the newest one by at most the time since then and
+    `ALLOWED_LATENESS_SECONDS`, see `mongomem.store.vectors.watermark`.
     """
-    newest = await newest_stamps(context, wanted.search.path)
-    seconds = max([0, *(stamp.time for stamp in newest)])
-    floor = seconds - IN_FLIGHT_SECONDS - math.ceil(context.monotonic() - began)
-    changed = {"$and": [*wanted.narrowed, {"changed_at": {"$gt": Timestamp(max(0, floor), 0)}}]}
+    newest = await newest_timestamp(context, query.search.path)
+    seconds = 0 if newest is None else newest.time
+    floor = seconds - ALLOWED_LATENESS_SECONDS - math.ceil(context.monotonic() - began)
+    changed = {"$and": [*query.conditions, {"changed_at": {"$gt": Timestamp(max(0, floor), 0)}}]}
     return await find_with_hint(
-        context, BY_CHANGE, Find(context.items, changed, SHOWN, sort=[("changed_at", 1)])
+        context, BY_CHANGE, Find(context.items, changed, ITEM_FIELDS, sort=[("changed_at", 1)])
     )

@@ -14,7 +14,7 @@ from mongomem.engine.effects import EmbedDocuments
 from mongomem.engine.upserts import bulk_upsert
 from mongomem.store.context import Context
 from mongomem.store.documents.index_config import EmbeddedText, IndexSettings
-from mongomem.store.documents.item import Embedded, NewItem, check_size, encode_item, vectors_of
+from mongomem.store.documents.item import ItemVectors, NewItem, check_size, encode_item, vectors_of
 from mongomem.store.documents.namespace import (
     Namespace,
     id_range,
@@ -22,33 +22,38 @@ from mongomem.store.documents.namespace import (
     path_of,
     path_range,
     paths_meet,
-    slices,
+    split_by_bytes,
 )
 from mongomem.store.documents.ops import GroupedOps, check_namespace
 from mongomem.store.documents.value import as_utc
-from mongomem.store.plans.model_check import compare_answers, warn_of_blank_paths
+from mongomem.store.plans.model_check import check_model, warn_of_blank_paths
 from mongomem.store.plans.read import find_named
-from mongomem.store.plans.setup import agree_on_configuration
+from mongomem.store.plans.setup import ensure_config
 from mongomem.store.vectors.quantization import Vector
 
-LONG = 2**20
-"""From this many characters of texts and names on the size of an item is looked at before anything
-is asked, and not only when it is embedded."""
+LONG_CHARACTERS = 2**20
+"""From this many characters of texts and names on, the size of an item is checked before anything
+is embedded, and not only before it is written."""
 
 
 async def write(context: Context, batch: GroupedOps) -> None:
     """Embed, then write all puts and deletions of a batch.
 
-    Each item changes at once, with its vectors. What fails before the one write, an embedder or an
-    item too large, leaves everything as it was; a batch cut short may have changed some items and
+    The order, and why: what can fail without a write comes first. The size of long items is checked
+    before their texts are embedded, which takes time and money. All texts are embedded before the
+    index configuration is stored, and that before any item is written. So an embedder that fails,
+    or an item that is too large, changes nothing.
+
+    Each item changes at once, with its vectors. A batch cut short may have changed some items and
     not others, and does the rest when it is repeated.
     """
     puts = batch.puts
-    _check_long(context, puts.values())
+    _check_long_items(context, puts.values())
     existing = await _existing(context, puts)
     writes: dict[str, Write] = {item: Delete({"_id": item}) for item in batch.deletions}
     writes.update(await updates_of(context, puts, existing))
-    for part in slices(writes):  # the server answers with the ids of what it made, in one message
+    # The reply names the ids of what was created, and is one message too.
+    for part in split_by_bytes(writes):
         await bulk_upsert(context.items, [writes[item] for item in part])
 
 
@@ -58,35 +63,34 @@ async def updates_of(
     """Embed puts, and return their updates by item. Of what is about to be replaced, `existing`
     holds `expires_at` and `created_at`, and the vectors that may be used again.
     """
-    embedded = await _embed_puts(context, puts, existing)
-    return dict(_updates(context, puts, existing, embedded))
+    vectors = await _embed_puts(context, puts, existing)
+    return dict(_updates(context, puts, existing, vectors))
 
 
 def _updates(
     context: Context,
     puts: Mapping[str, NewItem],
     existing: Mapping[str, Document],
-    embedded: Mapping[str, Embedded],
+    vectors: Mapping[str, ItemVectors],
 ) -> Iterator[tuple[str, Update]]:
-    """Encode the puts, and refuse those that are too large. The time is that after embedding, which
-    may take longer than an item is to live.
+    """Encode the puts, and refuse items that are too large.
+
+    The time is that after embedding, which may take longer than an item is to live.
     """
     now = context.now()
     for item, put in puts.items():
-        there = existing.get(item)
-        revive = there is not None and not _lives(context, there, now)
-        update = encode_item(put, embedded.get(item), now=now, there=there, revive=revive)
+        stored = existing.get(item)
+        recreate = stored is not None and not _is_alive(context, stored, now)
+        update = encode_item(put, vectors.get(item), now=now, stored=stored, recreate=recreate)
         check_size(update, name_of_item(put.namespace, put.key))
         yield item, update
 
 
-def _check_long(context: Context, puts: Iterable[NewItem]) -> None:
-    """Refuse items that are too large as they are, before their long texts are embedded, which
-    takes its time.
-    """
+def _check_long_items(context: Context, puts: Iterable[NewItem]) -> None:
+    """Refuse items that are too large without their vectors."""
     for put in puts:
-        if len(put.id) + sum(len(text.text) for text in put.texts) > LONG:
-            update = encode_item(put, None, now=context.now(), there=None, revive=False)
+        if len(put.id) + sum(len(text.text) for text in put.texts) > LONG_CHARACTERS:
+            update = encode_item(put, None, now=context.now(), stored=None, recreate=False)
             check_size(update, name_of_item(put.namespace, put.key))
 
 
@@ -95,46 +99,55 @@ async def embed(
     indexing: IndexSettings,
     texts: Mapping[str, Sequence[EmbeddedText]],
     known: Mapping[str, Vector],
-) -> dict[str, Embedded]:
-    """Give the texts of each item their vectors: those `known` by digest, or new ones.
+) -> dict[str, ItemVectors]:
+    """Return the vectors of the texts of each item: those `known` by digest, or new ones.
 
     Equal texts are embedded once, all new ones in one call.
     """
-    digests = {
-        item: {indexing.digest(text.text): text for text in each} for item, each in texts.items()
+    by_digest = {
+        item: {indexing.digest(text.text): text for text in own} for item, own in texts.items()
     }
-    missing = {
-        key: text.text
-        for each in digests.values()
-        for key, text in each.items()
-        if key not in known
+    new = {
+        digest: text.text
+        for own in by_digest.values()
+        for digest, text in own.items()
+        if digest not in known
     }
-    vectors = {**known, **await _new_vectors(context, indexing, missing)} if missing else known
-    named = indexing.fingerprint, indexing.generation, indexing.metric
-    return {
-        item: Embedded(*named, each, _rows(each, vectors, indexing.dims))
-        for item, each in digests.items()
-    }
+    vectors = {**known, **await _new_vectors(context, indexing, new)} if new else known
+    return {item: _item_vectors(indexing, own, vectors) for item, own in by_digest.items()}
+
+
+def _item_vectors(
+    indexing: IndexSettings, texts: Mapping[str, EmbeddedText], vectors: Mapping[str, Vector]
+) -> ItemVectors:
+    """Choose the vectors of one item's texts, which are given by their digests."""
+    rows = np.array([vectors[digest] for digest in texts], dtype=np.float32)
+    return ItemVectors(
+        indexing.fingerprint,
+        indexing.generation,
+        indexing.metric,
+        texts,
+        rows.reshape(-1, indexing.dims),
+    )
 
 
 async def _new_vectors(
     context: Context, indexing: IndexSettings, texts: Mapping[str, str]
 ) -> dict[str, Vector]:
-    """Embed texts, by their digests, and see that the embedder answers as it did before."""
-    made = await EmbedDocuments(indexing.embedder, list(texts.values()))
-    await compare_answers(context, indexing)
-    return dict(zip(texts, made, strict=True))
+    """Embed texts, by their digests, and check that the embedder is still the same model."""
+    vectors = await EmbedDocuments(indexing.embedder, list(texts.values()))
+    await check_model(context, indexing)
+    return dict(zip(texts, vectors, strict=True))
 
 
 async def delete_namespace(context: Context, prefix: Namespace) -> int:
     """Delete every item below a prefix; return how many. Repeating it finishes what was cut short.
 
-    Those go that stand there, and those whose names are from there, wherever somebody has moved
-    them.
+    An item that somebody has moved is deleted where its document is below the prefix, and where its
+    `_id` is.
 
     Raises:
-        InvalidNamespaceError: The prefix is empty: everything of everyone is never meant by
-            accident.
+        InvalidNamespaceError: The prefix is empty: it would delete every item of the store.
     """
     checked = check_namespace(prefix, "prefix")
     if not checked:
@@ -142,62 +155,58 @@ async def delete_namespace(context: Context, prefix: Namespace) -> int:
     reply = await DeleteMany(
         context.items, {"$or": [{"path": path_range(checked)}, {"_id": id_range(checked)}]}
     )
-    context.matrices.forget(partial(paths_meet, path_of(checked)))
+    context.index_cache.invalidate(partial(paths_meet, path_of(checked)))
     return int(reply.deleted_count)
 
 
-async def sweep(context: Context) -> int:
-    """Delete every item whose time is over; return how many. The server does the same within a
-    minute.
-    """
+async def delete_expired(context: Context) -> int:
+    """Delete every item that has expired; return how many. The server does so within a minute."""
     reply = await DeleteMany(context.items, {"expires_at": {"$lte": context.now()}})
     return int(reply.deleted_count)
 
 
 async def _existing(context: Context, puts: Mapping[str, NewItem]) -> dict[str, Document]:
-    """Read what the puts are about to replace: whether it lives, and its vectors where texts may be
-    the same.
+    """Read what the puts replace: whether it is alive, and its vectors where some texts may be the
+    same.
     """
     if not puts:
         return {}
-    shown = {"expires_at": 1, "created_at": 1}
+    fields = {"expires_at": 1, "created_at": 1}
     if any(put.texts for put in puts.values()):
-        shown |= {"vectors.digest": 1, "vectors.vector": 1, "generation": 1}
-    return await find_named(context, puts, shown)
+        fields |= {"vectors.digest": 1, "vectors.vector": 1, "generation": 1}
+    return await find_named(context, puts, fields)
 
 
-def _lives(context: Context, document: Document, now: datetime) -> bool:
-    """Say whether an item has not expired, and knows since when it is there."""
+def _is_alive(context: Context, document: Document, now: datetime) -> bool:
+    """Say whether an item has not expired, and has a readable `created_at`."""
     moment = document.get("expires_at")
-    is_over = isinstance(moment, datetime) and context.expiry.is_over(as_utc(moment), now)
-    return isinstance(document.get("created_at"), datetime) and not is_over
+    has_expired = isinstance(moment, datetime) and context.expiry.has_expired(as_utc(moment), now)
+    return isinstance(document.get("created_at"), datetime) and not has_expired
 
 
 async def _embed_puts(
     context: Context, puts: Mapping[str, NewItem], existing: Mapping[str, Document]
-) -> dict[str, Embedded]:
-    """Embed the texts of puts, and see that it is done as the store has it: the first vectors
-    decide that.
+) -> dict[str, ItemVectors]:
+    """Embed the texts of puts, then make sure that the store has the same index configuration.
 
-    What the store calls the configuration may turn out only then; then it is done once more.
+    The first vectors of a store decide its configuration. Where the store turns out to have other
+    names for it, digests and fingerprints are made again by these.
     """
     indexing = context.indexing
     if indexing is None or not puts:
         return {}
     texts = {item: put.texts for item, put in puts.items()}
-    embedded = await embed(context, indexing, texts, vectors_of(existing.values(), indexing))
-    await agree_on_configuration(context)
-    agreed = context.indexing or indexing
-    if (agreed.fingerprint, agreed.generation) != (indexing.fingerprint, indexing.generation):
+    vectors = await embed(context, indexing, texts, vectors_of(existing.values(), indexing))
+    stored = await ensure_config(context, write=True) or indexing
+    if (stored.fingerprint, stored.generation) != (indexing.fingerprint, indexing.generation):
         return await _embed_puts(context, puts, existing)
-    for put in puts.values():
-        context.coverage.note(indexing.paths(put.index_fields), {text.path for text in put.texts})
+    await _note_paths(context, indexing, puts.values())
+    return vectors
+
+
+async def _note_paths(context: Context, indexing: IndexSettings, puts: Iterable[NewItem]) -> None:
+    """Note which paths gave a text, and warn of those that never do."""
+    for put in puts:
+        found = {text.path for text in put.texts}
+        context.coverage.note(indexing.paths(put.index_fields), found)
     await warn_of_blank_paths(context)
-    return embedded
-
-
-def _rows(digests: Iterable[str], vectors: Mapping[str, Vector], dims: int) -> Vector:
-    rows: Vector = np.array([vectors[digest] for digest in digests], dtype=np.float32).reshape(
-        -1, dims
-    )
-    return rows

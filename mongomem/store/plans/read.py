@@ -23,19 +23,19 @@ from mongomem.engine.commands import (
 )
 from mongomem.store.context import Context
 from mongomem.store.documents.filter import matches
-from mongomem.store.documents.item import BY_CHANGE, BY_ID, SHOWN
+from mongomem.store.documents.item import BY_CHANGE, BY_ID, ITEM_FIELDS
 from mongomem.store.documents.namespace import (
     Namespace,
     id_range,
     is_path,
     item_id,
-    literal_start,
+    literal_prefix,
     matches_conditions,
     namespace_of,
     path_of,
     path_of_item,
     path_range,
-    slices,
+    split_by_bytes,
 )
 from mongomem.store.documents.ops import Search
 from mongomem.store.documents.stored_item import (
@@ -43,7 +43,7 @@ from mongomem.store.documents.stored_item import (
     ids_in,
     read_item,
     sound_items,
-    stamps_in,
+    timestamps_in,
 )
 from mongomem.store.documents.ttl import expires_at
 
@@ -52,30 +52,38 @@ async def get(context: Context, ops: Mapping[int, GetOp], now: datetime) -> dict
     """Read items by their keys: one command for all of them. Refreshes those that expire.
 
     Raises:
-        CorruptDataError: One of them is damaged, or stands under another name. Names it.
+        CorruptDataError: One of them is damaged, or stored under another name. Names it.
         SchemaVersionError: A newer mongomem wrote one of them.
     """
     ids = {place: item_id(op.namespace, op.key) for place, op in ops.items()}
-    found = map(read_item, (await find_named(context, ids.values(), SHOWN)).values())
-    there = {
-        stored.id: stored for stored in found if not context.expiry.is_over(stored.expires_at, now)
+    documents = await find_named(context, ids.values(), ITEM_FIELDS)
+    items = _unexpired(context, map(read_item, documents.values()), now)
+    refreshed = {ids[place] for place, op in ops.items() if op.refresh_ttl}
+    await refresh(context, [stored for stored in items.values() if stored.id in refreshed], now)
+    return {place: items[item].item() if item in items else None for place, item in ids.items()}
+
+
+def _unexpired(
+    context: Context, items: Iterable[StoredItem], now: datetime
+) -> dict[str, StoredItem]:
+    """Choose the items that have not expired, by their ids."""
+    return {
+        stored.id: stored
+        for stored in items
+        if not context.expiry.has_expired(stored.expires_at, now)
     }
-    kept = {ids[place] for place, op in ops.items() if op.refresh_ttl}
-    await refresh(context, [stored for item, stored in there.items() if item in kept], now)
-    return {place: there[item].item() if item in there else None for place, item in ids.items()}
 
 
-async def find_named(context: Context, ids: Iterable[str], shown: Document) -> dict[str, Document]:
-    """Read the documents with these ids, wherever somebody has moved them: an item that was is not
-    absent.
+async def find_named(context: Context, ids: Iterable[str], fields: Document) -> dict[str, Document]:
+    """Read the documents with these ids, also those whose path somebody has changed.
 
-    Of two on a sharded cluster, which tells ids apart within a shard only, the one counts that
-    stands where it belongs.
+    On a sharded cluster an ``_id`` is unique within a shard only. Of two documents with one id the
+    one counts whose path belongs to the id.
     """
     found: dict[str, Document] = {}
-    for part in slices(sorted(set(ids))):
+    for part in split_by_bytes(sorted(set(ids))):
         for document in await Find(
-            context.items, {"_id": one_of(part)}, {**shown, "path": 1}, hint=BY_ID
+            context.items, {"_id": equals_or_in(part)}, {**fields, "path": 1}, hint=BY_ID
         ):
             item = document["_id"]
             if item not in found or document.get("path") == path_of_item(item):
@@ -84,40 +92,38 @@ async def find_named(context: Context, ids: Iterable[str], shown: Document) -> d
 
 
 async def find_by_id(
-    context: Context, ids: Iterable[str], shown: Document, narrowed: Document | None = None
+    context: Context, ids: Iterable[str], fields: Document, narrowed: Document | None = None
 ) -> list[Document]:
-    """Read the documents with these ids that stand where they belong and meet a condition.
+    """Read the documents with these ids whose path belongs to the id, and that meet a condition.
 
     One command, or several where the ids are very long.
     """
     found: list[Document] = []
-    for part in slices(sorted(set(ids))):
+    for part in split_by_bytes(sorted(set(ids))):
         condition = {
-            "_id": one_of(part),
-            "path": one_of(map(path_of_item, part)),
+            "_id": equals_or_in(part),
+            "path": equals_or_in(map(path_of_item, part)),
             **(narrowed or {}),
         }
-        found += await Find(context.items, condition, shown, hint=BY_ID)
+        found += await Find(context.items, condition, fields, hint=BY_ID)
     return found
 
 
-def one_of(values: Iterable[Any]) -> Any:
+def equals_or_in(values: Iterable[Any]) -> Any:
     """Build the condition to be one of some values."""
     distinct = sorted(set(values))
     return distinct[0] if len(distinct) == 1 else {"$in": distinct}
 
 
-def answers(search: Search, stored: StoredItem) -> bool:
-    """Say whether an item is below the prefix of a search and matches its filter, by what it truly
-    is.
-    """
+def matches_search(search: Search, stored: StoredItem) -> bool:
+    """Say whether an item is below the prefix of a search and its value matches the filter."""
     return stored.namespace[: len(search.prefix)] == search.prefix and (
         search.filter is None or matches(search.filter, stored.value)
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class ListedItem:
     """An item by its id; None where it has expired or is damaged."""
 
     id: str
@@ -125,10 +131,10 @@ class Placed:
 
 
 async def refresh(context: Context, items: Sequence[StoredItem], now: datetime) -> None:
-    """Let items that were read live on from now. Does nothing for those that do not expire.
+    """Refresh the TTL of items that were read; does nothing for items that do not expire.
 
-    An item that expired or was removed in between stays away, and none lives shorter than it would
-    have. A user who may only read reads on.
+    An item that expired or was deleted meanwhile stays so, and no item expires earlier than it
+    would have. For a user who may only read nothing is refreshed.
     """
     living = {"expires_at": {"$gt": context.now()}} if context.expiry.omit_expired else {}
     updates = [
@@ -154,37 +160,37 @@ async def refresh(context: Context, items: Sequence[StoredItem], now: datetime) 
 
 
 async def find_with_hint(context: Context, index: str, find: Find) -> list[Document]:
-    """Read by the index that was made for it: left to itself, the server's planner may prefer to
-    sort.
+    """Read by a named index, since the planner of MongoDB 6.0 may prefer another one and sort.
 
-    Where there are no indexes, since the user may not create any or somebody dropped them, reads by
-    whatever there is.
+    Where the index does not exist, because the user may not create it or somebody dropped it, the
+    server chooses.
     """
-    if context.readiness.has_indexes(context.monotonic()):
+    if context.setup_state.may_name_indexes(context.monotonic()):
         try:
             return await replace(find, hint=index)
         except OperationFailure as error:
             if error.code != BAD_HINT:
                 raise
-            context.readiness.miss_index(context.monotonic())
+            context.setup_state.note_missing_index(context.monotonic())
     return await find
 
 
-async def newest_stamps(context: Context, path: str) -> list[Timestamp]:
-    """Read the newest stamp below a path, of those that a server may have given until now; none
-    where nothing is.
+async def newest_timestamp(context: Context, path: str) -> Timestamp | None:
+    """Read the newest timestamp below a path, of those that a server may have given until now; None
+    where there is none.
     """
-    condition = {"prefixes": path, "changed_at": {"$lte": context.latest_stamp()}}
+    condition = {"prefixes": path, "changed_at": {"$lte": context.latest_timestamp()}}
     find = Find(context.items, condition, {"changed_at": 1}, sort=[("changed_at", -1)], limit=1)
-    return [stamp for _, stamp in stamps_in(await find_with_hint(context, BY_CHANGE, find))]
+    found = timestamps_in(await find_with_hint(context, BY_CHANGE, find))
+    return found[0][1] if found else None
 
 
 async def list_namespaces(context: Context, op: ListNamespacesOp, now: datetime) -> list[Namespace]:
     """List namespaces in their order: matched, cut to `max_depth`, each once, then `offset` and
     `limit`.
 
-    They are read from an index and no item is. So a path that no namespace makes is left out, but
-    one that somebody has given an item of another namespace stands in the list.
+    They are read from an index, and no item is. So a path that is no namespace's is left out, but
+    a path that somebody has given to an item of another namespace is listed.
     """
     conditions = op.match_conditions or ()
     found = await Aggregate(
@@ -192,13 +198,12 @@ async def list_namespaces(context: Context, op: ListNamespacesOp, now: datetime)
         [
             {
                 "$match": {
-                    "path": path_range(literal_start(conditions)),
+                    "path": path_range(literal_prefix(conditions)),
                     **context.expiry.condition(now),
                 }
             },
-            {
-                "$sort": {"path": 1}
-            },  # with this order the server jumps from path to path (DISTINCT_SCAN)
+            # In this order the server jumps from path to path (DISTINCT_SCAN).
+            {"$sort": {"path": 1}},
             {"$group": {"_id": "$path"}},
         ],
     )
@@ -223,25 +228,23 @@ def _paths(context: Context, found: Iterable[Document]) -> list[str]:
 
 async def items_after(
     context: Context, namespace: Namespace, after: str | None, limit: int
-) -> list[Placed]:
-    """Read the next items below a namespace in the order of their ids, which never change: none
-    that is there throughout is missed or repeated, whatever is written meanwhile. Damaged ones have
-    no item.
+) -> list[ListedItem]:
+    """Read the next items below a namespace in the order of their ids.
+
+    Ids never change, so no item that exists throughout is missed or repeated, whatever is written
+    meanwhile. Damaged items come without their content.
     """
-    behind = {} if after is None else {"$gt": after}
-    find = Find(
+    now = context.now()
+    documents = await Find(
         context.items,
-        {"_id": {**id_range(namespace), **behind}},
-        SHOWN,
+        {"_id": id_range(namespace) | ({} if after is None else {"$gt": after})},
+        ITEM_FIELDS,
         sort=[("_id", 1)],
         limit=limit,
+        hint=BY_ID,
     )
-    now = context.now()
-    found = await replace(find, hint=BY_ID)
-    sound = {stored.id: stored for stored in sound_items(found, context.damage)}
-    items = {
-        item: stored.item()
-        for item, stored in sound.items()
-        if not context.expiry.is_over(stored.expires_at, now)
-    }
-    return [Placed(item, items.get(item)) for item in ids_in(found)]
+    items = _unexpired(context, sound_items(documents, context.damage), now)
+    return [
+        ListedItem(item, items[item].item() if item in items else None)
+        for item in ids_in(documents)
+    ]

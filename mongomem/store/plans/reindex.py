@@ -1,4 +1,11 @@
-"""The plan that makes all vectors anew, after the index configuration of a store has changed."""
+"""The plan that makes all vectors again, after the index configuration of a store has changed.
+
+It goes through the items in the order of their ids, which never change, until one pass changes
+nothing. Each item is written under the `changed_at` that was read, so an item that was written
+meanwhile is left to its writer and found by the next pass. The settings change with the first page
+that is written and not before: an embedder that fails changes nothing. They are read again before
+each further page: of two reindexes to different configurations one ends.
+"""
 
 from __future__ import annotations
 
@@ -21,26 +28,26 @@ from mongomem.store.context import Context
 from mongomem.store.documents.index_config import EmbeddedText, IndexSettings
 from mongomem.store.documents.item import (
     BY_ID,
-    SHOWN,
+    ITEM_FIELDS,
     VECTOR_FIELDS,
-    Embedded,
+    ItemVectors,
     check_size,
+    encode_vectors,
     name_of,
-    vector_fields,
     vectors_of,
 )
 from mongomem.store.documents.namespace import SEPARATOR, namespace_of
 from mongomem.store.documents.stored_item import texts_in
-from mongomem.store.plans.model_check import compare_answers
+from mongomem.store.plans.model_check import check_model
 from mongomem.store.plans.put import embed
-from mongomem.store.plans.setup import CONFIGURATION, ensure_set_up, mismatch, stored_configuration
+from mongomem.store.plans.setup import CONFIGURATION, ensure_setup, mismatch, stored_config
 
 PAGE = 100
 
-NEEDED = {**SHOWN, "index_fields": 1, "changed_at": 1, "generation": 1, "vectors": 1}
+REINDEX_FIELDS = {**ITEM_FIELDS, "index_fields": 1, "changed_at": 1, "generation": 1, "vectors": 1}
 
 FORCED = "forced"
-"""What the settings of a store have while all its vectors are made anew."""
+"""The field of the settings that is set while a forced reindex is not finished."""
 
 TOO_LARGE = (17419, 10334)
 """Server error codes: an update would make a document of more than 16 MB (MongoDB 4.4 to 8.2)."""
@@ -48,164 +55,159 @@ TOO_LARGE = (17419, 10334)
 
 @dataclass(slots=True)
 class ReindexPass:
-    """What one way through all items came to.
+    """The result of one pass through all items that are not converted.
 
     Attributes:
         changed: How many items were converted.
-        refused: Those that cannot be: when they were changed last, and why.
+        rejected: The items that cannot be converted: their `changed_at`, and the reason.
     """
 
     changed: int = 0
-    refused: dict[str, tuple[Any, str]] = field(default_factory=dict)
+    rejected: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
-    def refuse(self, document: Document, reason: object) -> None:
-        self.refused[document["_id"]] = document.get("changed_at"), str(reason)
+    def reject(self, document: Document, reason: object) -> None:
+        self.rejected[document["_id"]] = document.get("changed_at"), str(reason)
 
-    def has_refused(self, document: Document) -> bool:
-        """Say whether an item was refused as it is now."""
-        known = self.refused.get(document["_id"])
+    def has_rejected(self, document: Document) -> bool:
+        """Say whether an item was rejected and has not changed since."""
+        known = self.rejected.get(document["_id"])
         return known is not None and known[0] == document.get("changed_at")
 
     def error(self) -> ReindexError:
-        return ReindexError({_place_of(item): why for item, (_, why) in self.refused.items()})
+        return ReindexError({_place_of(item): why for item, (_, why) in self.rejected.items()})
 
 
 def _place_of(item: str) -> tuple[tuple[str, ...], str]:
-    """Return the namespace and the key that an ``_id`` names: of a damaged item nothing else is
-    certain.
-    """
+    """Return the namespace and the key that an ``_id`` names; the other fields may be damaged."""
     path, _, key = item.partition(SEPARATOR * 2)
     return namespace_of(path), key
 
 
 @dataclass(slots=True)
 class Claim:
-    """The settings of a store that a reindex makes its own with the first item that it writes, and
-    not before.
+    """The change of the stored index configuration that a reindex makes with its first write.
 
     Attributes:
-        target: What the vectors are to be made by.
-        seen: The settings as they were when it began; None where there were none.
-        is_made: They say `target`.
-        is_forced: Every vector is made anew.
+        target: The configuration to convert to.
+        before: The stored settings when the reindex began; None where none were stored.
+        is_stored: The stored configuration is `target`.
+        is_forced: Every vector is made again.
     """
 
     target: IndexSettings
-    seen: Document | None
-    is_made: bool
+    before: Document | None
+    is_stored: bool
     is_forced: bool
 
 
 async def reindex(context: Context, force: bool = False) -> int:
-    """Make the vectors of every item as the store is configured now; return how many items were
+    """Make the vectors of every item by the current configuration; return how many items were
     changed.
 
-    The old configuration stays in use until the first items are embedded: what fails before changes
-    nothing. Then the settings change, and the items are written: from that moment on stores with
-    this configuration are accepted and those with another refused, those that are in use already
-    within ten seconds. A reindex to another configuration ends this one. Searches go on meanwhile:
-    items that are not done yet follow, unscored. What is cut short goes on where it was when it is
-    called again. A text that keeps its model keeps its vector. Items written meanwhile are left to
-    their writers, and looked at again if those used another configuration.
+    The old configuration stays stored until the first items are embedded. From then on stores with
+    the new configuration are accepted. Stores with another one are refused, those in use already
+    within ten seconds. A reindex to another configuration ends this one. Searches work meanwhile:
+    items that are not converted follow unscored. A reindex that was cut short continues when it is
+    called again. A text whose model is the same keeps its vector.
 
-    With `force` no vector is kept, also where the configuration is the same: for a model that is
-    another one under its name. Items that are not done yet are scored as before. Each such pass
-    over the store has a number, its generation, in the settings and on the items; one that was cut
-    short goes on by any reindex, forced or not.
+    With `force` every vector is made again, also where the configuration is the same: for a model
+    that changed under its name. Items that are not converted are scored by their old vectors. Each
+    forced reindex has a number, its generation, in the settings and on the items. One that was cut
+    short is continued by any reindex, forced or not.
 
     Raises:
         ConfigurationError: The store has no index configuration.
         IndexMismatchError: Another reindex to another configuration has begun; or, without `force`,
             another model than that of the stored vectors answers by its name.
         ReindexError: Some items cannot be converted: their new vectors do not fit beside them, or
-            they are damaged. All others were. An error of the embedder ends the reindex as it is.
+            they are damaged. All others were converted. An error of the embedder is raised at once.
     """
     checked_flag("force", force)
     if context.configured is None:
         raise ConfigurationError("reindex() needs a store with an index configuration")
-    await ensure_set_up(context)
-    claim = _claim(context.configured, await stored_configuration(context), force)
-    if claim.is_made:
-        context.readiness.agree(claim.target, context.monotonic())
-        await compare_answers(context, claim.target)
+    await ensure_setup(context)
+    claim = _claim(context.configured, await stored_config(context), force)
+    if claim.is_stored:
+        context.setup_state.accept_config(claim.target, context.monotonic())
+        await check_model(context, claim.target)
     total, last = await _passes(context, claim)
-    await _make(context, claim)
+    await _store_config(context, claim)
     await _finish(context, claim)
-    if last.refused:
+    if last.rejected:
         raise last.error()
     return total
 
 
 def _claim(configured: IndexSettings, stored: Document | None, force: bool) -> Claim:
-    """Decide what a reindex has to do: nothing anew that a former one, cut short, did already."""
-    known = None if stored is None else configured.known_by(stored)
+    """Decide what a reindex has to do, and whether it continues one that was cut short."""
+    same = None if stored is None else configured.as_known_by(stored)
     began = stored is not None and FORCED in stored
     counted = (stored or {}).get("generation", 0)
     generation = counted if isinstance(counted, int) else 0  # else damaged
-    anew = force and not (known is not None and began)
-    target = replace(known or configured, generation=generation + anew)
-    return Claim(target, stored, is_made=known is not None and not anew, is_forced=anew)
+    begins = force and not (same is not None and began)
+    target = replace(same or configured, generation=generation + begins)
+    return Claim(target, stored, is_stored=same is not None and not begins, is_forced=begins)
 
 
-async def _make(context: Context, claim: Claim) -> None:
-    """Let the settings say what the vectors are made by, unless another reindex has changed them
-    since this one began.
+async def _store_config(context: Context, claim: Claim) -> None:
+    """Store the configuration, unless another reindex has changed the settings since this one
+    began.
 
-    Before each page is written, and after it was read: so what another one has made anew since is
-    not written to, for it is not as it was read, and what is written to before that one will find.
+    This is called after a page was read and before it is written. An item that another reindex has
+    converted since is not as it was read, so it is not written. An item that is written before the
+    other reindex begins is found by that one.
 
     Raises:
-        IndexMismatchError: It has.
+        IndexMismatchError: Another reindex has changed the settings.
     """
-    if claim.is_made:
-        return await _check(context, claim)
-    await BulkWrite(context.names.settings, [_claiming(claim)])
-    claim.is_made = True
-    return await _check(context, claim)
+    if claim.is_stored:
+        return await _check_config(context, claim)
+    await BulkWrite(context.names.settings, [_config_update(claim)])
+    claim.is_stored = True
+    return await _check_config(context, claim)
 
 
-def _claiming(claim: Claim) -> Update:
-    """Build the change of the settings that a claim makes; of none where they are not as it has
-    seen them.
+def _config_update(claim: Claim) -> Update:
+    """Build the change of the settings. It matches nothing where they changed since they were
+    read.
     """
     settings = claim.target.settings | ({FORCED: True} if claim.is_forced else {})
-    if claim.seen is None:
+    if claim.before is None:
         return Update({"_id": CONFIGURATION}, {"$setOnInsert": settings}, upsert=True)
-    seen = {name: claim.seen.get(name) for name in ("fingerprint", "generation", FORCED)}
-    gone = {name: "" for name in ("known_as", "generation", FORCED) if name not in settings}
+    unchanged = {name: claim.before.get(name) for name in ("fingerprint", "generation", FORCED)}
+    absent = {name: "" for name in ("known_as", "generation", FORCED) if name not in settings}
     return Update(
-        {"_id": CONFIGURATION, **seen}, {"$set": settings, **({"$unset": gone} if gone else {})}
+        {"_id": CONFIGURATION, **unchanged},
+        {"$set": settings, **({"$unset": absent} if absent else {})},
     )
 
 
-async def _check(context: Context, claim: Claim) -> None:
-    """See that the settings say what this reindex makes: two to different ones would undo each
-    other's work.
+async def _check_config(context: Context, claim: Claim) -> None:
+    """Compare the stored configuration with that of this reindex. Two reindexes to different
+    configurations would undo each other's work.
 
     Raises:
-        IndexMismatchError: They say something else.
+        IndexMismatchError: The stored configuration is another one.
     """
-    stored = await stored_configuration(context) or {}
+    stored = await stored_config(context) or {}
     if (stored.get("fingerprint"), stored.get("generation", 0)) != (
         claim.target.fingerprint,
         claim.target.generation,
     ):
         raise mismatch(context, claim.target, stored)
-    context.readiness.agree(claim.target, context.monotonic())
-    context.readiness.compared = True
+    context.setup_state.accept_config(claim.target, context.monotonic())
+    context.setup_state.model_checked = True
 
 
 async def _finish(context: Context, claim: Claim) -> None:
-    """Keep that every vector was made anew: the next forced reindex begins another time."""
+    """Store that a forced reindex is finished: the next one has another generation."""
     condition = {"_id": CONFIGURATION, "generation": claim.target.generation, FORCED: True}
     if claim.target.generation:
         await BulkWrite(context.names.settings, [Update(condition, {"$unset": {FORCED: ""}})])
 
 
 async def _passes(context: Context, claim: Claim) -> tuple[int, ReindexPass]:
-    """Go through all items until one pass changes nothing; return how many were changed, and that
-    last pass.
-    """
+    """Convert until one pass changes nothing; return how many items were changed, and that pass."""
     last = await _pass(context, claim, ReindexPass())
     total = last.changed
     while last.changed:
@@ -215,33 +217,35 @@ async def _passes(context: Context, claim: Claim) -> tuple[int, ReindexPass]:
 
 
 async def _pass(context: Context, claim: Claim, before: ReindexPass) -> ReindexPass:
-    """Go once through all items that are not done, in the order of their ids; spare what was
-    refused `before`.
+    """Convert all items that are not converted, in the order of their ids. Those that were rejected
+    `before` and have not changed since are skipped.
     """
-    after: Document = {
-        "_id": {"$gte": ""}
-    }  # texts: an _id of another kind was put there by hand, and is no item's
     now = ReindexPass()
-    while True:
-        condition = {**_undone(claim.target), **after}
-        page = await Find(
-            context.items, condition, NEEDED, sort=[("_id", 1)], limit=PAGE, hint=BY_ID
-        )
-        if not page:
-            return now
-        now.refused |= {
-            item["_id"]: before.refused[item["_id"]] for item in page if before.has_refused(item)
-        }
-        await _convert(context, claim, [item for item in page if not before.has_refused(item)], now)
-        after = {"_id": {"$gt": page[-1]["_id"]}}
+    page = await _unconverted(context, claim, {"$gte": ""})
+    while page:
+        rejected = {item["_id"] for item in page if before.has_rejected(item)}
+        now.rejected |= {item: before.rejected[item] for item in rejected}
+        await _convert(context, claim, [one for one in page if one["_id"] not in rejected], now)
+        page = await _unconverted(context, claim, {"$gt": page[-1]["_id"]})
+    return now
 
 
-def _undone(target: IndexSettings) -> Document:
-    others: Document = {"index": {"$ne": target.fingerprint}}
-    return (
-        {"$or": [others, {"generation": {"$ne": target.generation}}]}
-        if target.generation
-        else others
+async def _unconverted(context: Context, claim: Claim, ids: Document) -> list[Document]:
+    """Read the next items that are not converted, behind the ids of a condition.
+
+    Ids are texts: a document whose `_id` is of another type was put there by hand, and is no item.
+    """
+    target = claim.target
+    condition: Document = {"index": {"$ne": target.fingerprint}}
+    if target.generation:
+        condition = {"$or": [condition, {"generation": {"$ne": target.generation}}]}
+    return await Find(
+        context.items,
+        {**condition, "_id": ids},
+        REINDEX_FIELDS,
+        sort=[("_id", 1)],
+        limit=PAGE,
+        hint=BY_ID,
     )
 
 
@@ -253,23 +257,21 @@ async def _convert(
     converted = [document for document in page if document["_id"] in embedded]
     fitting = _fitting(converted, embedded, result)
     if fitting:
-        await _make(context, claim)
+        await _store_config(context, claim)
         result.changed += await _write(context, fitting, result)
 
 
 def _fitting(
-    documents: Sequence[Document], embedded: Mapping[str, Embedded], result: ReindexPass
+    documents: Sequence[Document], embedded: Mapping[str, ItemVectors], result: ReindexPass
 ) -> list[tuple[Document, Update]]:
-    """Pair documents with the changes that make their vectors anew; refuse those that these would
-    make too large.
-    """
+    """Pair documents with the updates of their vectors; reject those that would get too large."""
     fitting: list[tuple[Document, Update]] = []
     for document in documents:
         update = _update(document, embedded[document["_id"]])
         try:
             check_size(update, name_of(document))
         except UnstorableValueError as error:
-            result.refuse(document, error)
+            result.reject(document, error)
         else:
             fitting.append((document, update))
     return fitting
@@ -283,14 +285,14 @@ def _texts(
         try:
             texts[document["_id"]] = texts_in(document, indexing)
         except (CorruptDataError, SchemaVersionError) as error:
-            result.refuse(document, f"damaged: {error}")
+            result.reject(document, f"damaged: {error}")
     return texts
 
 
 async def _write(
     context: Context, converted: Sequence[tuple[Document, Update]], result: ReindexPass
 ) -> int:
-    """Write what can be written; return how many items were changed."""
+    """Write what fits; return how many items were changed."""
     updates = [update for _, update in converted]
     try:
         return (await BulkWrite(context.items, updates, ordered=False)).matched_count
@@ -299,15 +301,15 @@ async def _write(
         if not failures or any(failure["code"] not in TOO_LARGE for failure in failures):
             raise
         for failure in failures:
-            result.refuse(converted[failure["index"]][0], failure["errmsg"])
+            result.reject(converted[failure["index"]][0], failure["errmsg"])
         return int(error.details["nMatched"])
 
 
-def _update(document: Document, embedded: Embedded) -> Update:
-    """Build the change of one item's vectors; of none where it was written again since it was
-    read.
+def _update(document: Document, embedded: ItemVectors) -> Update:
+    """Build the update of one item's vectors. It matches nothing where the item was written again
+    since it was read.
     """
-    fields = vector_fields(embedded)
+    fields = encode_vectors(embedded)
     change: Document = {"$set": fields, "$currentDate": {"changed_at": {"$type": "timestamp"}}}
     if absent := [name for name in VECTOR_FIELDS if name not in fields]:
         change["$unset"] = dict.fromkeys(absent, "")

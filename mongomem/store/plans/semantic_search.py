@@ -1,5 +1,21 @@
-"""Plans of semantic search on any MongoDB: keep a matrix fresh, rank in it, read the best again and
-score them.
+"""Plans of semantic search: take candidates from a source, read them again, score them.
+
+The order of a search, and why:
+
+1. The source ranks its candidates by approximate scores. It knows codes and no values, so it can
+   apply no filter.
+2. The candidates are read by their ids as they are now, filtered and scored by their float32
+   vectors. Only this decides an answer: a candidate that was deleted, has expired or changed costs
+   a read and nothing else.
+3. The first `count` candidates are at least as close as any item that is not a candidate. So the
+   ranking ends once as many of them as the page needs have a score. Candidates behind them may have
+   a score too, but an item that is no candidate may be closer than these.
+4. Where a filter dropped too many, the server lists the ids that may match, and the source ranks
+   among these (`_widen`).
+5. Items without a score follow in the order of updates.
+
+Refused: asking the server for the ids that may match first. It would read every item of the prefix,
+also for a filter that most items match, where the best candidates suffice.
 """
 
 from __future__ import annotations
@@ -15,17 +31,16 @@ import numpy.typing as npt
 from mongomem.engine.commands import Document, Find
 from mongomem.store.context import Context
 from mongomem.store.documents.index_config import IndexSettings
-from mongomem.store.documents.item import BY_CHANGE, SHOWN, entries_in, name_of
+from mongomem.store.documents.item import BY_CHANGE, ITEM_FIELDS, entries_in, name_of
 from mongomem.store.documents.ops import Search
 from mongomem.store.documents.stored_item import StoredItem, ids_in, sound_items
-from mongomem.store.plans.candidates import proposer
-from mongomem.store.plans.model_check import compare_answers, warn_of_blank_paths
+from mongomem.store.plans.candidates import Candidates, candidate_source
+from mongomem.store.plans.index_sync import IndexScope
+from mongomem.store.plans.model_check import check_model, warn_of_blank_paths
 from mongomem.store.plans.plain_search import newest_matching
-from mongomem.store.plans.read import answers, find_by_id, find_with_hint
-from mongomem.store.plans.setup import check_configuration
-from mongomem.store.vectors.memory_index import MemoryIndex
+from mongomem.store.plans.read import find_by_id, find_with_hint, matches_search
+from mongomem.store.plans.setup import ensure_config
 from mongomem.store.vectors.quantization import (
-    Metric,
     Vector,
     are_finite,
     decode_vectors,
@@ -33,237 +48,241 @@ from mongomem.store.vectors.quantization import (
     similarities,
 )
 
-Scored: TypeAlias = tuple[StoredItem, float | None]
+FoundItem: TypeAlias = tuple[StoredItem, float | None]
+"""An item of the answer, and its score where it has one."""
 
-Ranked: TypeAlias = tuple[StoredItem, float]
+ScoredItem: TypeAlias = tuple[StoredItem, float]
 
-RANKED = {**SHOWN, "index": 1, "vectors.vector": 1}
+SCORING_FIELDS = {**ITEM_FIELDS, "index": 1, "vectors.vector": 1}
+"""Projection of what an item and its score are read from."""
 
 PAGE = 2_000
 """Candidates read at a time: 12 MB of vectors of 1,536 dimensions."""
 
-FILTERED = 4
-"""How many times more candidates are looked at where a filter may drop some, or has dropped too
+OVERSAMPLING = 4
+"""How many times more candidates are asked for where a filter may drop some, or dropped too
 many."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """A search by meaning, its query as a vector, and the moment by which items expire in it."""
+class _Query:
+    """A semantic search.
+
+    Attributes:
+        vector: The query, embedded: float32 of shape (dims,).
+        now: The moment that decides which items have expired.
+    """
 
     context: Context
     indexing: IndexSettings
     search: Search
-    query: Vector
+    vector: Vector
     now: datetime
 
     @property
-    def wanted(self) -> int:
-        """How many of the best items a page and the pages before it hold."""
+    def page_end(self) -> int:
+        """How many of the best items the page and the pages before it hold."""
         return self.search.offset + self.search.limit
 
 
 @dataclass(slots=True)
-class _Looked:
-    """What one ranking has read: the ids it looked at, and by their ids the items among them that
-    have a score.
+class _Rescored:
+    """The candidates that were read so far.
+
+    Attributes:
+        seen: Their ids.
+        scored: Those of them that match and have a score, by their ids.
     """
 
     seen: set[str] = field(default_factory=set)
-    scored: dict[str, Ranked] = field(default_factory=dict)
+    scored: dict[str, ScoredItem] = field(default_factory=dict)
 
-    def answers_among(self, ids: Sequence[str]) -> int:
+    def count_scored(self, ids: Sequence[str]) -> int:
         """Count the ids whose items have a score."""
         return sum(item in self.scored for item in ids)
 
-    def ranking(self) -> list[Ranked]:
+    def ranking(self) -> list[ScoredItem]:
         """Sort the items with a score, best first, and by id where scores are equal."""
         return sorted(self.scored.values(), key=lambda pair: (-pair[1], pair[0].id))
 
 
 async def semantic_search(
-    context: Context, indexing: IndexSettings, search: Search, query: Vector, now: datetime
-) -> list[Scored]:
-    """Find the items below a prefix that match, closest in meaning first; those without a vector
-    follow, unscored.
+    context: Context, indexing: IndexSettings, search: Search, vector: Vector, now: datetime
+) -> list[FoundItem]:
+    """Find the items below a prefix that match, closest in meaning first; items without a
+    comparable vector follow, unscored.
 
-    What was acknowledged before the search began is in it, whoever wrote it. The order is total: by
-    score, then by id; behind it by update, then by id. With a lowest score nothing follows, and
-    pages end there.
+    What was acknowledged before the search began is found, whoever wrote it. The order is total: by
+    score, then by id; behind the scored items by update, then by id. With a `min_score` nothing
+    follows the items that reach it.
     """
-    indexing = await check_configuration(context) or indexing
-    await compare_answers(context, indexing)
-    question = _Question(context, indexing, search, query, now)
-    ranking = await _ranked(question)
+    indexing = await ensure_config(context, write=False) or indexing
+    await check_model(context, indexing)
+    query = _Query(context, indexing, search, vector, now)
+    ranking = await _rank_and_rescore(query)
     lowest = search.min_score
     if lowest is not None:
         ranking = [pair for pair in ranking if pair[1] >= lowest]
-    page: list[Scored] = list(ranking[search.offset : question.wanted])
-    if (missing := search.limit - len(page)) and lowest is None:
-        page += await _unscored(question, ranking, missing)
-    return page
+    page: list[FoundItem] = [*ranking[search.offset : query.page_end]]
+    if len(page) == search.limit or lowest is not None:
+        return page
+    return page + await _unscored(query, ranking, search.limit - len(page))
 
 
-async def _unscored(question: _Question, ranking: Sequence[Ranked], missing: int) -> list[Scored]:
-    """Read what follows a ranking: the items without a score, as many as a page misses."""
-    context, search = question.context, question.search
-    answered = {
-        stored.id for stored, _ in ranking
-    }  # by their ids: what has a vector changes meanwhile
-    skip = max(0, search.offset - len(ranking))
-    rest = await newest_matching(
-        context, search, question.now, skip=skip, limit=missing, without=answered
-    )
-    if rest and not ranking:
-        await warn_of_blank_paths(context, least=1)
-    return [(stored, None) for stored in rest]
+async def _unscored(query: _Query, ranking: Sequence[ScoredItem], limit: int) -> list[FoundItem]:
+    """Read the items without a score that follow a ranking.
 
-
-async def _ranked(question: _Question) -> list[Ranked]:
-    """Rank the best ``offset + limit`` items at least, or all there are.
-
-    The first `count` ids of a proposal are closer than every id that was not proposed. So a look is
-    enough once `wanted` of those have a score: an item behind them may have one too, but is not
-    known to be the next best. Some of the `count` may be gone, or not match the filter. Then the
-    next look is wider, see `_wider`.
-
-    Refused: to ask the server first which ids may match the filter. It would look at every item
-    below the prefix, for a filter that most items may match, where the best few are proposed from
-    memory. Also refused: to rank by the filter in the matrix, which holds codes and no values.
+    They are the items that are not in the ranking, and not those that have no vectors: an item may
+    get or lose its vectors meanwhile, and is in the answer once all the same.
     """
-    propose, matrix = await proposer(
-        question.context, question.indexing, question.search.path, question.query
+    found = await newest_matching(
+        query.context,
+        query.search,
+        query.now,
+        skip=max(0, query.search.offset - len(ranking)),
+        limit=limit,
+        exclude={stored.id for stored, _ in ranking},
     )
-    count = FILTERED * question.wanted if question.search.filter else question.wanted
-    among: set[str] | None = None
-    looked = _Looked()
+    if found and not ranking:
+        await warn_of_blank_paths(query.context, least=1)
+    return [(stored, None) for stored in found]
+
+
+async def _rank_and_rescore(query: _Query) -> list[ScoredItem]:
+    """Rank the best ``offset + limit`` items at least, or all items with a score."""
+    scope = IndexScope(query.context, query.indexing, query.search.path)
+    source = await candidate_source(scope, query.vector)
+    count = query.page_end * (OVERSAMPLING if query.search.filter else 1)
+    restrict_to: set[str] | None = None
+    rescored = _Rescored()
     while True:
-        proposal = await propose(count, among)
-        await _look_at(question, proposal.ids, matrix, looked)
-        is_all = proposal.final and len(proposal.ids) < count
-        if is_all or looked.answers_among(proposal.ids[:count]) >= question.wanted:
-            return looked.ranking()
-        count, among = await _wider(question, count, among)
+        candidates = await source.candidates(count, restrict_to)
+        await _rescore(query, candidates, rescored)
+        if _suffices(query, candidates, count, rescored):
+            return rescored.ranking()
+        count, restrict_to = await _widen(query, count, restrict_to)
 
 
-async def _wider(
-    question: _Question, count: int, among: set[str] | None
-) -> tuple[int, set[str] | None]:
-    """Choose how many to ask for next, and among which ids: those that may match, where the server
-    can tell them.
-
-    The server is asked once. Where it cannot narrow, or has already, the number grows.
+def _suffices(query: _Query, candidates: Candidates, count: int, rescored: _Rescored) -> bool:
+    """Say whether no item outside of a ranking can be on the page: all candidates were read, or
+    enough of the best `count` have a score.
     """
-    possible = await _possible(question) if among is None else None
-    return (count * FILTERED, among) if possible is None else (question.wanted, possible)
+    is_all = candidates.is_complete and len(candidates.ids) < count
+    return is_all or rescored.count_scored(candidates.ids[:count]) >= query.page_end
 
 
-async def _possible(question: _Question) -> set[str] | None:
+async def _widen(
+    query: _Query, count: int, restrict_to: set[str] | None
+) -> tuple[int, set[str] | None]:
+    """Choose how many candidates to ask for next, and among which ids.
+
+    The server is asked once which ids may match. Where it cannot narrow, and where it did already,
+    the number grows.
+    """
+    matching = await _ids_matching_filter(query) if restrict_to is None else None
+    if matching is not None:
+        return query.page_end, matching
+    return count * OVERSAMPLING, restrict_to
+
+
+async def _ids_matching_filter(query: _Query) -> set[str] | None:
     """Ask the server for the ids that may match the filter; None where it cannot narrow."""
-    context, search = question.context, question.search
+    context, search = query.context, query.search
     if not search.narrowed:
         return None
     condition = {
         "prefixes": search.path,
-        **context.expiry.condition(question.now),
+        **context.expiry.condition(query.now),
         **search.narrowed,
     }
     find = Find(context.items, condition, {"_id": 1}, sort=[("changed_at", 1)])
     return set(ids_in(await find_with_hint(context, BY_CHANGE, find)))
 
 
-async def _look_at(
-    question: _Question, ids: Sequence[str], matrix: MemoryIndex | None, looked: _Looked
-) -> None:
-    """Read and score the candidates that were not looked at before, a page at a time."""
-    new = [item for item in ids if item not in looked.seen]
+async def _rescore(query: _Query, candidates: Candidates, rescored: _Rescored) -> None:
+    """Read and score the candidates that were not read before, a page at a time."""
+    new = [item for item in candidates.ids if item not in rescored.seen]
+    narrowed = query.search.narrowed
     for start in range(0, len(new), PAGE):
-        documents = await _candidates(question, new[start : start + PAGE], matrix)
-        looked.scored |= _scored(question, documents, _found(question, documents))
-    looked.seen.update(new)
+        ids = new[start : start + PAGE]
+        documents = await find_by_id(query.context, ids, SCORING_FIELDS, narrowed)
+        if not narrowed and len(documents) < len(ids):
+            candidates.on_missing({*ids} - {document["_id"] for document in documents})
+        rescored.scored |= _scores(query, documents)
+    rescored.seen.update(new)
 
 
-async def _candidates(
-    question: _Question, ids: Sequence[str], matrix: MemoryIndex | None
-) -> list[Document]:
-    """Read candidates as they are now. Those that are gone leave the matrix."""
-    if not ids:
-        return []
-    narrowed = question.search.narrowed
-    seen = matrix.seen(ids) if matrix is not None and not narrowed else {}
-    found = await find_by_id(question.context, ids, RANKED, narrowed)
-    if matrix is not None and len(seen) > len(found):
-        there = {document["_id"] for document in found}
-        matrix.forget({item: stamp for item, stamp in seen.items() if item not in there})
-    return found
-
-
-def _found(question: _Question, documents: Sequence[Document]) -> dict[str, StoredItem]:
+def _matching(query: _Query, documents: Sequence[Document]) -> dict[str, StoredItem]:
     """Choose the candidates that are answers as they are now: sound, not expired, and matching."""
-    context, search, now = question.context, question.search, question.now
+    context, search = query.context, query.search
     return {
         stored.id: stored
         for stored in sound_items(documents, context.damage)
-        if not context.expiry.is_over(stored.expires_at, now) and answers(search, stored)
+        if not context.expiry.has_expired(stored.expires_at, query.now)
+        and matches_search(search, stored)
     }
 
 
-def _scored(
-    question: _Question, documents: Sequence[Document], found: Mapping[str, StoredItem]
-) -> dict[str, Ranked]:
-    """Score each item that was found by the best of its vectors; leave out those without a
+def _scores(query: _Query, documents: Sequence[Document]) -> dict[str, ScoredItem]:
+    """Score each item that matches by the best of its vectors; leave out items without a
     comparable one.
     """
-    context, indexing = question.context, question.indexing
-    coded = [
-        (document, vectors)
+    matching = _matching(query, documents)
+    vectors = {
+        document["_id"]: _take_vectors(query, document)
         for document in documents
-        if document["_id"] in found and (vectors := _vectors(context, indexing, document))
-    ]
-    scored: dict[str, Ranked] = {}
-    if not coded:
-        return scored
-    best, sound = _best_of_each([vectors for _, vectors in coded], question.query, indexing.metric)
-    for (document, _), score, is_sound in zip(coded, best, sound, strict=True):
-        if is_sound:
-            scored[document["_id"]] = found[document["_id"]], score
+        if document["_id"] in matching
+    }
+    comparable = {item: own for item, own in vectors.items() if own}
+    scores: dict[str, ScoredItem] = {}
+    for item, score in _best_scores(query, comparable).items():
+        if score is None:
+            _note_damage(query.context, item)
         else:
-            _note(context, document)
-    return scored
+            scores[item] = matching[item], score
+    return scores
 
 
-def _best_of_each(
-    vectors: Sequence[Sequence[bytes]], query: Vector, metric: Metric
-) -> tuple[list[float], npt.NDArray[np.bool_]]:
-    """Score items by the vectors of each: the best similarity, and whether all its numbers are
-    finite.
+def _best_scores(query: _Query, vectors: Mapping[str, Sequence[bytes]]) -> dict[str, float | None]:
+    """Score items by the vectors of each; None where a number of these is not finite.
 
-    All vectors are compared at once. What is not finite counts as zero, so that one damaged item
-    does not make numpy warn of the others.
+    All vectors are compared together, by a few calls of numpy.
     """
-    starts = np.cumsum([0, *(len(own) for own in vectors[:-1])])
-    rows = decode_vectors([vector for own in vectors for vector in own])
+    if not vectors:
+        return {}
+    rows, are_sound = _decoded([vector for own in vectors.values() for vector in own])
+    scores = similarities(rows, query.vector, query.indexing.metric)
+    first_rows = np.cumsum([0, *map(len, vectors.values())])[:-1]
+    best: list[float] = np.maximum.reduceat(scores, first_rows).tolist()
+    is_sound: list[bool] = np.logical_and.reduceat(are_sound, first_rows).tolist()
+    return {item: best[n] if is_sound[n] else None for n, item in enumerate(vectors)}
+
+
+def _decoded(vectors: Sequence[bytes]) -> tuple[Vector, npt.NDArray[np.bool_]]:
+    """Decode vectors, and say which of them are finite. Of the others all numbers are zero: they
+    must not make numpy warn.
+    """
+    rows = decode_vectors(vectors)
     finite = are_finite(rows)
-    if not finite.all():
-        rows = np.where(finite[:, None], rows, np.float32(0))
-    best: list[float] = np.maximum.reduceat(similarities(rows, query, metric), starts).tolist()
-    return best, np.logical_and.reduceat(finite, starts)
+    if finite.all():
+        return rows, finite
+    return np.where(finite[:, None], rows, np.float32(0)), finite
 
 
-def _vectors(context: Context, indexing: IndexSettings, document: Document) -> list[bytes]:
+def _take_vectors(query: _Query, document: Document) -> list[bytes]:
     """Take the vectors out of a document, which is large with them; none where they cannot be
     compared or read.
     """
     vectors: list[Any] = [entry.get("vector") for entry in entries_in(document)]
     document.pop("vectors", None)
-    if document.get("index") != indexing.fingerprint:
+    if document.get("index") != query.indexing.fingerprint:
         return []
-    if not all(is_vector(vector, indexing.dims) for vector in vectors):
-        _note(context, document)
+    if not all(is_vector(vector, query.indexing.dims) for vector in vectors):
+        _note_damage(query.context, document["_id"])
         return []
     return vectors
 
 
-def _note(context: Context, document: Document) -> None:
-    consequence = f"{name_of(document)} follows unscored: its vectors are damaged"
-    context.damage.note(repr(document["_id"]), consequence)
+def _note_damage(context: Context, id: str) -> None:
+    consequence = f"{name_of({'_id': id})} follows unscored: its vectors are damaged"
+    context.damage.note(repr(id), consequence)

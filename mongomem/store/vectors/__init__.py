@@ -1,8 +1,9 @@
 """Ranking by embedding: functions and structures over vectors. Pure: no document, no command.
 
 quantization  float32 vectors, their int8 codes, the three similarities
-memory_index  the codes of one namespace prefix in memory, ranked
-index_cache   an index for each prefix that is searched, bounded in bytes
-watermark     from which timestamp an index has to read again
+memory_index  the codes of one namespace prefix, searched: a flat index
+selection     which rows are candidates, given approximate scores and an error bound
+watermark     from which timestamp on changes have to be read again
+index_cache   an index and its watermark for each prefix, bounded in bytes: the only lock
 atlas         the definition of an Atlas Vector Search index, and the stage that asks it
 """

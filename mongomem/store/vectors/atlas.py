@@ -5,8 +5,8 @@ form that MongoDB's C# driver gives to searches in arrays of subdocuments (``nes
 ``parentFilter``, ``nestedOptions``: a public preview of Atlas in 2026). None of it was run on
 Atlas: no server of this project's tests has search nodes.
 
-Here candidates are proposed only. They are read again and scored by their vectors like all others,
-so that scores are the same whatever the backend.
+What Atlas finds are candidates. They are read again and scored by their vectors like all others, so
+scores are the same whatever the backend.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SIMILARITY: dict[Metric, str] = {"cosine": "cosine", "dot": "dotProduct", "eucli
 FILTERED_BY = ("prefixes", "index", "_id")
 
 NEIGHBOURS = 20
-"""Candidates that the graph looks at for each one that is wanted, as MongoDB recommends."""
+"""How many neighbours an approximate search compares for each result, as MongoDB recommends."""
 
 MOST_NEIGHBOURS = 10_000
-"""More than these ``numCandidates`` are refused."""
+"""Atlas refuses more ``numCandidates``."""
 
 
 def index_name(collection: str, fingerprint: str) -> str:
@@ -55,7 +55,7 @@ def create_index(collection: str, fingerprint: str, dims: int, metric: Metric) -
 
 
 def state_of_index(name: str) -> list[Stage]:
-    """Build the pipeline that tells how a search index is; no document where there is none."""
+    """Build the pipeline that reads the state of a search index; empty where none is."""
     return [{"$listSearchIndexes": {"name": name}}]
 
 
@@ -72,7 +72,7 @@ def nearest(
     fingerprint: str,
     count: int,
     exact: bool,
-    among: Iterable[str] | None,
+    restrict_to: Iterable[str] | None,
 ) -> list[Stage]:
     """Build the pipeline that finds the `count` items below a path closest to a query, an item by
     its best vector.
@@ -83,23 +83,20 @@ def nearest(
         path: The path of the namespace prefix.
         fingerprint: Of the configuration that made the vectors.
         count: How many.
-        exact: Compare with every vector (ENN), not along the graph (ANN).
-        among: Only items with these ids; None means all.
+        exact: Compare with every vector (ENN), not approximately (ANN).
+        restrict_to: Only items with these ids; None means all.
     """
-    conditions: dict[str, Any] = {"prefixes": {"$eq": path}, "index": {"$eq": fingerprint}}
-    if among is not None:
-        conditions["_id"] = {"$in": sorted(among)}
-    search: dict[str, Any] = {
+    conditions: list[Stage] = [{"prefixes": {"$eq": path}}, {"index": {"$eq": fingerprint}}]
+    if restrict_to is not None:
+        conditions.append({"_id": {"$in": sorted(restrict_to)}})
+    breadth = {"numCandidates": min(MOST_NEIGHBOURS, NEIGHBOURS * count)}
+    search: Stage = {
         "index": index,
         "path": f"{VECTORS}.vector",
         "queryVector": encode_vector(query),
         "limit": count,
-        "parentFilter": {"$and": [{name: condition} for name, condition in conditions.items()]},
+        "parentFilter": {"$and": conditions},
         "nestedOptions": {"scoreMode": "max"},
-        **(
-            {"exact": True}
-            if exact
-            else {"numCandidates": min(MOST_NEIGHBOURS, NEIGHBOURS * count)}
-        ),
+        **({"exact": True} if exact else breadth),
     }
     return [{"$vectorSearch": search}, {"$project": {"score": {"$meta": "vectorSearchScore"}}}]

@@ -1,30 +1,163 @@
-"""The matrices of a store: one for each namespace prefix that is searched, within a bound of
-memory.
+"""The indexes in memory of a store, one for each namespace prefix that is searched, bounded in
+bytes; and how far each of them is in sync with the server.
+
+A `CachedIndex` is a `MemoryIndex` with what threads share of it: the lock, the watermark, who loads
+it, and the counters that decide when changes are loaded and when deleted items are looked for. The
+plans that read from the server are in `mongomem.store.plans.index_sync`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from bson.timestamp import Timestamp
+
 from mongomem.engine.locks import Guarded
-from mongomem.store.vectors.memory_index import MemoryIndex
-from mongomem.store.vectors.quantization import Metric
+from mongomem.store.vectors.memory_index import Change, MemoryIndex
+from mongomem.store.vectors.quantization import Metric, Vector
+from mongomem.store.vectors.selection import Candidate
+from mongomem.store.vectors.watermark import HIGHEST_TIMESTAMP, Watermark
+
+COMPACTED_ITEMS = 1_000
+"""So many items more than twice those at the last compaction make another one due."""
+
+MAX_DEFERRED, MAX_DEFERRALS = 8, 5
+"""Up to so many changes are not loaded, in up to so many searches in a row: reading them among the
+candidates costs less than another round trip (docs/decisions/deferred-changes.md)."""
+
+LOAD_SECONDS = 10.0
+"""How long a claim to load an index holds. Then any other search that needs the index loads it
+too."""
+
+
+@dataclass(slots=True)
+class CachedIndex(Guarded):
+    """An index in memory and the state of its synchronization. Every method may be called from any
+    thread.
+
+    Attributes:
+        index: The codes. Only the methods here use it, under the lock.
+        watermark: From which timestamp on changes have to be read.
+    """
+
+    index: MemoryIndex
+    watermark: Watermark = field(default_factory=Watermark)
+    _compacted_count: int = 0
+    _deferrals: int = 0
+    _claimed_until: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._guard()
+
+    @property
+    def size(self) -> int:
+        """Bytes held, about."""
+        return self.index.size
+
+    @property
+    def has_grown(self) -> bool:
+        """Say whether any item was added since the index was loaded or compacted."""
+        return self.index.item_count > self._compacted_count
+
+    @property
+    def needs_compaction(self) -> bool:
+        """Say whether so many items were added since the index was loaded or compacted that the
+        deleted ones may outnumber the others.
+        """
+        return self.index.item_count > 2 * self._compacted_count + COMPACTED_ITEMS
+
+    def claim_load(self, now: float) -> bool:
+        """Let one caller load the index, until `release_load` or for `LOAD_SECONDS` of the
+        monotonic clock; return whether it is this one.
+        """
+        with self._lock:
+            if now < self._claimed_until:
+                return False
+            self._claimed_until = now + LOAD_SECONDS
+            return True
+
+    def release_load(self) -> None:
+        """End the claim: where the index is not loaded, the next caller may load it."""
+        self._claimed_until = 0.0
+
+    def defers(self, count: int) -> bool:
+        """Decide whether so many changes stay out of the index for this search."""
+        with self._lock:
+            if count <= MAX_DEFERRED and self._deferrals < MAX_DEFERRALS:
+                self._deferrals += 1
+                return True
+            self._deferrals = 0
+            return False
+
+    def advance(
+        self,
+        timestamps: list[Timestamp],
+        *,
+        began: float,
+        ended: float,
+        server_time: int = 0,
+        latest: Timestamp = HIGHEST_TIMESTAMP,
+    ) -> None:
+        """Advance the watermark by what a read found, all of which is in the index. See
+        `Watermark.advance`.
+        """
+        with self._lock:
+            self.watermark.advance(
+                timestamps, began=began, ended=ended, server_time=server_time, latest=latest
+            )
+
+    def outdated(self, timestamps: Iterable[tuple[str, Timestamp]]) -> list[str]:
+        """See `MemoryIndex.outdated`."""
+        with self._lock:
+            return self.index.outdated(timestamps)
+
+    def timestamps(self, ids: Iterable[str] | None = None) -> dict[str, Timestamp]:
+        """See `MemoryIndex.timestamps`."""
+        with self._lock:
+            return self.index.timestamps(ids)
+
+    def upsert(self, changes: Iterable[Change], latest: Timestamp = HIGHEST_TIMESTAMP) -> list[str]:
+        """See `MemoryIndex.upsert`."""
+        with self._lock:
+            return self.index.upsert(changes, latest)
+
+    def remove(self, deleted: Mapping[str, Timestamp]) -> None:
+        """See `MemoryIndex.remove`."""
+        with self._lock:
+            self.index.remove(deleted)
+
+    def compact(self, deleted: Mapping[str, Timestamp]) -> None:
+        """Remove all items that were deleted, see `remove`; then no compaction is due."""
+        with self._lock:
+            self.index.remove(deleted)
+            self._compacted_count = self.index.item_count
+
+    def search(
+        self, query: Vector, count: int, restrict_to: Collection[str] | None = None
+    ) -> list[Candidate]:
+        """See `MemoryIndex.search`."""
+        with self._lock:
+            return self.index.search(query, count, restrict_to)
+
+    def _reset(self) -> None:
+        self.index, self.watermark = MemoryIndex(self.index.dims, self.index.metric), Watermark()
+        self._compacted_count, self._deferrals, self._claimed_until = 0, 0, 0.0
 
 
 @dataclass(slots=True)
 class IndexCache(Guarded):
-    """Matrices by the path of their prefix; those not used for longest go first.
+    """Indexes by the path of their prefix. The least recently used one is evicted first.
 
     Attributes:
         limit: How many bytes they may hold together.
-        too_large: Paths whose matrix alone would be over the limit.
+        too_large: Paths whose index alone would exceed the limit.
     """
 
     limit: int
     too_large: set[str] = field(default_factory=set)
-    _matrices: OrderedDict[str, MemoryIndex] = field(default_factory=OrderedDict)
+    _indexes: OrderedDict[str, CachedIndex] = field(default_factory=OrderedDict)
     _sizes: dict[str, int] = field(default_factory=dict)
     _total: int = 0
 
@@ -33,55 +166,55 @@ class IndexCache(Guarded):
 
     @property
     def size(self) -> int:
-        """Bytes held, about, as of when each matrix was used last."""
+        """Bytes held, about, as of the last use of each index."""
         return self._total
 
-    def get(self, path: str, dims: int, metric: Metric) -> MemoryIndex:
-        """Return the matrix of a prefix, an empty one where there is none, and count it as used."""
+    def get(self, path: str, dims: int, metric: Metric) -> CachedIndex:
+        """Return the index of a prefix, an empty one where there is none, and count it as used."""
         with self._lock:
-            matrix = self._matrices.setdefault(path, MemoryIndex(dims, metric))
-            self._matrices.move_to_end(path)
-            self._weigh(path, matrix.size)
-            return matrix
+            cached = self._indexes.get(path)
+            if cached is None:
+                cached = self._indexes[path] = CachedIndex(MemoryIndex(dims, metric))
+            self._indexes.move_to_end(path)
+            self._measure(path, cached.size)
+            return cached
 
-    def trim(self, path: str) -> None:
-        """Take in how large the matrix of a prefix has become, and let go of what is over the
-        limit.
-
-        The matrix used last is let go too where it alone is over it.
+    def evict(self, path: str) -> None:
+        """Measure the index of a prefix again, then drop the least recently used indexes until the
+        others are within the limit. An index that alone exceeds the limit is dropped too.
         """
         with self._lock:
-            if path in self._matrices:
-                self._weigh(path, self._matrices[path].size)
+            if path in self._indexes:
+                self._measure(path, self._indexes[path].size)
             while self._total > self.limit:
-                self._drop(next(iter(self._matrices)))
+                self._drop(next(iter(self._indexes)))
 
-    def forget(self, meets: Callable[[str], bool]) -> None:
-        """Let go of every matrix whose path `meets` what is to be forgotten."""
+    def invalidate(self, is_affected: Callable[[str], bool]) -> None:
+        """Drop every index whose path is affected by what was deleted."""
         with self._lock:
-            for known in [known for known in self._matrices if meets(known)]:
-                self._drop(known)
-            self.too_large = {known for known in self.too_large if not meets(known)}
+            for path in [path for path in self._indexes if is_affected(path)]:
+                self._drop(path)
+            self.too_large = {path for path in self.too_large if not is_affected(path)}
 
-    def give_up(self, path: str) -> None:
-        """Let go of a matrix that is too large to be held."""
+    def mark_too_large(self, path: str) -> None:
+        """Drop an index that alone exceeds the limit, and remember that it does."""
         with self._lock:
-            if path in self._matrices:
+            if path in self._indexes:
                 self._drop(path)
             self.too_large.add(path)
 
-    def readmit(self, path: str) -> None:
-        """Hold the matrix of a prefix again, which is no longer too large."""
+    def allow_again(self, path: str) -> None:
+        """Forget that the index of a prefix exceeded the limit."""
         with self._lock:
             self.too_large.discard(path)
 
     def _reset(self) -> None:
-        self._matrices, self._sizes, self._total = OrderedDict(), {}, 0
+        self._indexes, self._sizes, self._total = OrderedDict(), {}, 0
 
-    def _weigh(self, path: str, size: int) -> None:
+    def _measure(self, path: str, size: int) -> None:
         self._total += size - self._sizes.get(path, 0)
         self._sizes[path] = size
 
     def _drop(self, path: str) -> None:
-        del self._matrices[path]
+        del self._indexes[path]
         self._total -= self._sizes.pop(path)

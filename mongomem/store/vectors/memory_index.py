@@ -1,22 +1,22 @@
-"""The codes of one namespace prefix in memory: ranked in a millisecond, kept fresh by what changed.
+"""A flat index in memory: the int8 codes of the items below one namespace prefix.
 
-A matrix is fed with *changes*, documents as they are read: an id, the stamp of its last write, and
-its codes or nothing. It never reads by itself. What it ranks is a proposal: its reader reads the
-candidates again by their ids, scores them by their vectors and drops what is gone; so a deleted
-item may stay here unnoticed, which costs a row and never a wrong answer.
+The index is fed with `Change`s, which are what a document says of an item: its id, when it changed
+last, and its codes or None. It reads nothing itself, holds no lock and knows nothing of time;
+`mongomem.store.vectors.index_cache` adds both. What `search` returns are candidates: the caller
+reads them again by their ids, scores them by their float32 vectors and drops what was deleted. So a
+deleted item that is still here costs one candidate and never a wrong answer.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
+from bson.timestamp import Timestamp
 
-from mongomem.engine.locks import Guarded
 from mongomem.store.vectors.quantization import (
     Codes,
     Metric,
@@ -27,235 +27,155 @@ from mongomem.store.vectors.quantization import (
     decode_codes,
     normalized,
 )
-from mongomem.store.vectors.watermark import LAST_STAMP, Stamp, Watermark
-
-Candidate: TypeAlias = tuple[float, str]
-"""A rough score, and the id of the item it belongs to."""
-
-RankedRow: TypeAlias = tuple[float, int, str]
-"""A rough score, its row, and the owner of that."""
+from mongomem.store.vectors.selection import Candidate, select_top
+from mongomem.store.vectors.watermark import HIGHEST_TIMESTAMP
 
 BLOCK_ROWS = 256
-"""Rows turned to float32 at a time: 1.5 MB of them at 1,536 dimensions stay in the cache of a core
-(measured)."""
+"""Rows converted to float32 at a time: at 1,536 dimensions 1.5 MB, which stay in the cache of a
+core (measured)."""
 
-OWNER_BYTES = 400
-"""About what Python keeps for one item beside its codes: its id, its place, its stamp."""
+ITEM_BYTES = 400
+"""About what Python keeps for one item beside its codes: its id, its rows, its timestamp."""
 
-MATRIX_BYTES = 2_000
-"""About what Python keeps for a matrix without items."""
-
-SWEPT_ITEMS = 1_000
-"""So many items more than double what it held make a matrix look for those that are gone."""
-
-FEW, MOST_WAITS = 8, 6
-"""So many changes are left out of a matrix, and so often in a row: to look at them costs less than
-to take them in."""
-
-LOADING_SECONDS = 10.0
-"""How long a matrix is left to who began to load it; then whoever needs it loads it too."""
+INDEX_BYTES = 2_000
+"""About what Python keeps for an index without items."""
 
 DEVIATIONS = 6.0
-"""How many standard deviations of rounding noise a candidate may be hidden behind and still be
-found."""
+"""How many standard deviations of quantization error the error bound covers."""
 
-MOST = 4
-SPARE = 256
-"""Of candidates that are equal (a text that thousands of items share), this many for each that is
-wanted, and so many more, are looked at."""
-
-FLOAT_NOISE = 2 * float(np.finfo(np.float32).eps)
-"""How far products of float32 may be off, for each length one and each root of a dimension."""
+FLOAT_ERROR = 2 * float(np.finfo(np.float32).eps)
+"""How much a product in float32 may be off, for vectors of length one, for each root of a
+dimension."""
 
 
 class Change(NamedTuple):
-    """An item as it was last written: what its document has as `codes`, None where it has no
-    vector.
+    """An item as it was last written.
+
+    Attributes:
+        changed_at: The timestamp that the server gave the write.
+        codes: The `codes` of its document, not checked yet; None where it has no vector.
     """
 
     id: str
-    stamp: Stamp
+    changed_at: Timestamp
     codes: Any
 
 
 @dataclass(slots=True)
-class MemoryIndex(Guarded):
-    """Codes of items, one row per vector. Every method may be called from any thread."""
+class MemoryIndex:
+    """Codes of items, one row for each vector. Not safe for concurrent use.
+
+    Attributes:
+        dims: Dimensions of a vector.
+        metric: The similarity that `search` ranks by.
+    """
 
     dims: int
     metric: Metric
-    freshness: Watermark = field(default_factory=Watermark)
-    _swept: int = 0
-    _waited: int = 0
-    _loading_until: float = 0.0
     _codes: Codes = field(init=False)
-    _owners: list[str] = field(default_factory=list)
+    _item_ids: list[str] = field(default_factory=list)
     _rows: dict[str, list[int]] = field(default_factory=dict)
-    _stamps: dict[str, Stamp] = field(default_factory=dict)
+    _timestamps: dict[str, Timestamp] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._codes = np.empty(0, dtype=code_dtype(self.dims))
-        self._guard()
 
     @property
     def size(self) -> int:
         """Bytes held, about."""
-        return int(self._codes.nbytes) + OWNER_BYTES * len(self._stamps) + MATRIX_BYTES
+        return int(self._codes.nbytes) + ITEM_BYTES * len(self._timestamps) + INDEX_BYTES
 
     @property
-    def is_overgrown(self) -> bool:
-        """Say whether so much came since it was loaded or swept that what is gone may outweigh what
-        is there.
-        """
-        return len(self._stamps) > 2 * self._swept + SWEPT_ITEMS
-
-    @property
-    def has_grown(self) -> bool:
-        """Say whether anything came since it was loaded or swept."""
-        return len(self._stamps) > self._swept
+    def item_count(self) -> int:
+        """How many items are known, with vectors or without."""
+        return len(self._timestamps)
 
     def __len__(self) -> int:
-        return len(self._owners)
+        """Count the rows."""
+        return len(self._item_ids)
 
-    def unknown(self, stamps: Iterable[tuple[str, Stamp]]) -> list[str]:
-        """List the ids that were written since this matrix saw them."""
-        with self._lock:
-            return [item for item, stamp in stamps if self._stamps.get(item) != stamp]
+    def outdated(self, timestamps: Iterable[tuple[str, Timestamp]]) -> list[str]:
+        """List the ids of the items that are not here as of these timestamps."""
+        known = self._timestamps
+        return [item for item, changed_at in timestamps if known.get(item) != changed_at]
 
-    def may_wait(self, count: int) -> bool:
-        """Say whether so many changes may be left out of the matrix once more: a few, and a few
-        times.
+    def timestamps(self, ids: Iterable[str] | None = None) -> dict[str, Timestamp]:
+        """Return the timestamps of the items that are here, of all or of some ids."""
+        if ids is None:
+            return dict(self._timestamps)
+        return {item: self._timestamps[item] for item in ids if item in self._timestamps}
+
+    def upsert(self, changes: Iterable[Change], latest: Timestamp = HIGHEST_TIMESTAMP) -> list[str]:
+        """Apply changes, in any order and any number of times: the newest of each item stays.
+
+        Returns the ids of the items whose codes are damaged. They are kept without a vector.
+
+        Args:
+            changes: The changes.
+            latest: The highest timestamp that a server may have given until now. A higher one was
+                not given by a server, and any other timestamp replaces it.
         """
-        self._waited = self._waited + 1 if count <= FEW else MOST_WAITS
-        if self._waited >= MOST_WAITS:
-            self._waited = 0
-            return False
-        return True
+        coded = [change for change in self._newer(changes, latest) if change.codes is not None]
+        if self._append(coded):
+            return []
+        damaged = [change.id for change in coded if not are_codes(change.codes, self.dims)]
+        self._append([change for change in coded if change.id not in damaged])
+        return damaged
 
-    def absorb(self, changes: Iterable[Change], latest: Stamp = LAST_STAMP) -> list[str]:
-        """Take in changes, in any order and as often as one likes: the newest of each item stays.
+    def remove(self, deleted: Mapping[str, Timestamp]) -> None:
+        """Remove deleted items; not those that were written again since these timestamps."""
+        for item, changed_at in deleted.items():
+            if self._timestamps.get(item) == changed_at:
+                self._remove_rows(item)
+                del self._timestamps[item]
+        if 4 * len(self._item_ids) < len(self._codes):
+            self._codes = self._codes[: len(self._item_ids)].copy()
 
-        Return the ids of those whose codes are damaged. They are as if they had none.
-        """
-        with self._lock:
-            coded = [change for change in self._newer(changes, latest) if change.codes is not None]
-            damaged = (
-                []
-                if self._append(coded)
-                else [one.id for one in coded if not are_codes(one.codes, self.dims)]
-            )
-            if damaged:
-                self._append([change for change in coded if change.id not in damaged])
-            return damaged
-
-    def note(
-        self,
-        stamps: list[Stamp],
-        *,
-        began: float,
-        ended: float,
-        server_time: int = 0,
-        latest: Stamp = LAST_STAMP,
-    ) -> None:
-        """Take in which stamps a read met, all of whose changes were absorbed. See
-        `Watermark.note`.
-        """
-        with self._lock:
-            self.freshness.note(
-                stamps, began=began, ended=ended, server_time=server_time, latest=latest
-            )
-
-    def claim(self, now: float) -> bool:
-        """Let one caller load the matrix, until it releases it or takes too long; say whether this
-        is the one.
-        """
-        with self._lock:
-            if now < self._loading_until:
-                return False
-            self._loading_until = now + LOADING_SECONDS
-            return True
-
-    def release(self) -> None:
-        """Let the next one load, if it is not done."""
-        self._loading_until = 0.0
-
-    def seen(self, ids: Iterable[str] | None = None) -> dict[str, Stamp]:
-        """Give the stamps by which items are known here, some or all."""
-        with self._lock:
-            if ids is None:
-                return dict(self._stamps)
-            return {item: self._stamps[item] for item in ids if item in self._stamps}
-
-    def forget(self, gone: Mapping[str, Stamp]) -> None:
-        """Drop items that are gone; not those that were written again since they had these
-        stamps.
-        """
-        with self._lock:
-            for item, stamp in gone.items():
-                if self._stamps.get(item) == stamp:
-                    self._remove_rows(item)
-                    del self._stamps[item]
-            if 4 * len(self._owners) < len(self._codes):
-                self._codes = self._codes[: len(self._owners)].copy()
-
-    def sweep(self, gone: Mapping[str, Stamp]) -> None:
-        """Drop everything that is gone, see `forget`; afterwards it is not overgrown."""
-        self.forget(gone)
-        self._swept = len(self._stamps)
-
-    def rank(
-        self, query: Vector, count: int, among: Collection[str] | None = None
+    def search(
+        self, query: Vector, count: int, restrict_to: Collection[str] | None = None
     ) -> list[Candidate]:
-        """List candidates, best first, among which the `count` best items are: of all, or of some
-        ids.
+        """List candidates, best first, that contain the `count` best items of all or of some ids.
 
-        Those that rounding could hide come too: few where codes tell vectors apart, and all where
-        they do not, as in vectors that share one component of hundreds of times the others. Equal
-        ones stand in the order of their ids.
+        The candidates are few where the codes tell vectors apart. They are all items where the
+        codes do not, as in vectors that share one component of hundreds of times the others. Tied
+        candidates are in the order of their ids. `mongomem.store.vectors.selection` says how they
+        are chosen.
         """
-        with self._lock:
-            codes, owners = self._codes[: len(self._owners)], self._owners
-            if among is not None:
-                rows = [row for item in among for row in self._rows.get(item, ())]
-                codes, owners = codes[rows], [owners[row] for row in rows]
-            if not owners or not count:
-                return []
-            with np.errstate(
-                over="ignore", invalid="ignore"
-            ):  # of vectors without bound, or of damaged ones
-                slack = self._slack(codes, query)
-                scores = self._scored(codes, query)
-            return best(scores, codes["residual"], owners, count, slack)
+        codes, item_ids = self._restricted(restrict_to)
+        if not item_ids or not count:
+            return []
+        with np.errstate(over="ignore", invalid="ignore"):  # of very long and of damaged vectors
+            error_bound = self._error_bound(codes, query)
+            scores = self._scores(codes, query)
+        return select_top(scores, codes["residual"], item_ids, count, error_bound)
 
-    def _reset(self) -> None:
-        self._codes = np.empty(0, dtype=code_dtype(self.dims))
-        self._owners, self._rows, self._stamps = [], {}, {}
-        self.freshness, self._swept, self._waited, self._loading_until = Watermark(), 0, 0, 0.0
+    def _restricted(self, ids: Collection[str] | None) -> tuple[Codes, Sequence[str]]:
+        """Return the codes of some ids or of all, and the item of each."""
+        if ids is None:
+            return self._codes[: len(self._item_ids)], self._item_ids
+        rows = [row for item in ids for row in self._rows.get(item, ())]
+        return self._codes[rows], [self._item_ids[row] for row in rows]
 
-    def _newer(self, changes: Iterable[Change], latest: Stamp) -> Collection[Change]:
-        """Choose the changes that are newer than what is here. Their stamps are kept, and the rows
-        they replace go.
-
-        A stamp beyond the `latest` that a server may have given is one that somebody made up: any
-        other replaces it.
+    def _newer(self, changes: Iterable[Change], latest: Timestamp) -> Collection[Change]:
+        """Keep the timestamps of the changes that are newer than what is here; remove the rows that
+        they replace. Return these changes.
         """
-        stamps, newer = self._stamps, dict[str, Change]()
+        timestamps, newer = self._timestamps, dict[str, Change]()
         for change in changes:
-            known = stamps.get(change.id)
-            if known is None or known < change.stamp or latest < known:
+            known = timestamps.get(change.id)
+            if known is None or known < change.changed_at or latest < known:
                 if known is not None:
                     self._remove_rows(change.id)
-                stamps[change.id] = change.stamp
+                timestamps[change.id] = change.changed_at
                 newer[change.id] = change
         return newer.values()
 
     def _append(self, changes: list[Change]) -> bool:
-        """Append the codes of changes, all or none; say whether they were sound.
+        """Append the codes of changes, all or none; return whether all codes are sound.
 
-        A first load appends thousands of items. So all are checked, decoded and copied at once, by
-        a few calls of numpy for all and none for each. The order is the contract: nothing is
-        changed before everything is known to be sound. Which items are not sound is no question
-        here: `absorb` asks it in the rare case that some are not.
+        A first load appends thousands of items. So all of them are checked, decoded and copied
+        together, by a few calls of numpy. Nothing is changed before all codes are known to be
+        sound. `upsert` finds out which ones are not, in the rare case that some are not.
         """
         if not changes:
             return True
@@ -266,84 +186,86 @@ class MemoryIndex(Guarded):
         if not can_be_ranked(codes):
             return False
         self._append_codes(codes)
-        ids = [change.id for change in changes]
-        if len(ids) == len(codes):
-            self._append_single(ids)
-        else:
-            self._append_owners(ids, [len(part) // size for part in parts])
+        self._append_ids([change.id for change in changes], [len(part) // size for part in parts])
         return True
 
     def _append_codes(self, codes: Codes) -> None:
-        """Put codes behind the rows that have owners."""
-        row = len(self._owners)
-        if row:
-            self._reserve(row + len(codes))
-            self._codes[row : row + len(codes)] = codes
+        """Append codes behind the rows in use. The first load is not copied."""
+        used = len(self._item_ids)
+        if used:
+            self._reserve(used + len(codes))
+            self._codes[used : used + len(codes)] = codes
         else:
-            self._codes = codes  # as it is: the first load need not be copied
+            self._codes = codes
 
-    def _append_single(self, ids: list[str]) -> None:
-        """Give each of the next rows to one item: what `_append_owners` does, in one call for
-        all.
-        """
-        row = len(self._owners)
-        self._owners += ids
-        self._rows.update(zip(ids, ([own] for own in range(row, row + len(ids))), strict=True))
-
-    def _append_owners(self, ids: Iterable[str], counts: Iterable[int]) -> None:
-        """Give the next rows to items, to each as many as it has vectors."""
-        row = len(self._owners)
+    def _append_ids(self, ids: list[str], counts: list[int]) -> None:
+        """Assign the next rows to items, to each as many as it has vectors."""
+        if len(ids) == sum(counts):
+            self._append_single_ids(ids)
+            return
         for item, count in zip(ids, counts, strict=True):
+            row = len(self._item_ids)
             self._rows[item] = list(range(row, row + count))
-            self._owners += [item] * count
-            row += count
+            self._item_ids += [item] * count
+
+    def _append_single_ids(self, ids: list[str]) -> None:
+        """Assign one row to each item, as in most first loads: by one call for all of them."""
+        row = len(self._item_ids)
+        self._item_ids += ids
+        self._rows.update(zip(ids, ([own] for own in range(row, row + len(ids))), strict=True))
 
     def _reserve(self, rows: int) -> None:
         if rows > len(self._codes):
             grown = np.empty(max(rows, len(self._codes) * 3 // 2), dtype=self._codes.dtype)
-            grown[: len(self._owners)] = self._codes[: len(self._owners)]
+            grown[: len(self._item_ids)] = self._codes[: len(self._item_ids)]
             self._codes = grown
 
     def _remove_rows(self, id: str) -> None:
+        """Remove the rows of an item; the last rows move into their places."""
         for row in sorted(self._rows.pop(id, ()), reverse=True):
-            last = len(self._owners) - 1
-            moved = self._owners.pop()
+            last = len(self._item_ids) - 1
+            moved = self._item_ids.pop()
             if row != last:
                 self._codes[row] = self._codes[last]
-                self._owners[row] = moved
-                places = self._rows[moved]
-                places[places.index(last)] = row
+                self._item_ids[row] = moved
+                rows = self._rows[moved]
+                rows[rows.index(last)] = row
 
-    def _scored(self, codes: Codes, query: Vector) -> Vector:
+    def _scores(self, codes: Codes, query: Vector) -> Vector:
+        """Score rows approximately: float32 of shape (rows,), comparable with each other only."""
         wanted = normalized(query) if self.metric == "cosine" else query
         scores = _products(codes, wanted) * codes["scale"]
-        rough: Vector = 2 * scores - codes["square"] if self.metric == "euclidean" else scores
-        return rough
+        approximate: Vector = 2 * scores - codes["square"] if self.metric == "euclidean" else scores
+        return approximate
 
-    def _slack(self, codes: Codes, query: Vector) -> float:
-        """Bound the difference that rounding makes between two scores, but for one in a thousand
-        million.
+    def _error_bound(self, codes: Codes, query: Vector) -> float:
+        """Bound the error of the difference of two scores; one in a thousand million is larger.
 
-        What rounding took from a vector points anywhere, so that its product with a query is about
-        normal, with a deviation of both lengths over the root of the dimensions; the product of
-        both lengths is its limit.
+        The quantization error of a vector has a random direction, so its product with a query is
+        about normal. Its standard deviation is the product of both lengths over the root of the
+        dimensions; its limit is the product of both lengths.
         """
         length = 1.0 if self.metric == "cosine" else float(np.linalg.norm(query))
         longest = math.sqrt(codes["square"].max())
-        noise = (
-            float(codes["residual"].max()) * length * min(1.0, DEVIATIONS / math.sqrt(self.dims))
-        )
-        noise += FLOAT_NOISE * math.sqrt(self.dims) * longest * max(longest, length)
-        return (4 if self.metric == "euclidean" else 2) * noise
+        largest_residual = float(codes["residual"].max())
+        quantization = largest_residual * length * min(1.0, DEVIATIONS / math.sqrt(self.dims))
+        rounding = FLOAT_ERROR * math.sqrt(self.dims) * longest * max(longest, length)
+        return (4 if self.metric == "euclidean" else 2) * (quantization + rounding)
 
 
 def _products(codes: Codes, query: Vector) -> Vector:
+    """Multiply the levels of all rows with a query: float32 of shape (rows,).
+
+    Refused: converting all levels to float32 at once. That writes four times the bytes of the index
+    to memory and reads them again, where a block stays in the cache of a core.
+    """
     products = np.empty(len(codes), dtype=np.float32)
     block = np.empty((min(BLOCK_ROWS, len(codes)), len(query)), dtype=np.float32)
     for start in range(0, len(codes), BLOCK_ROWS):
         levels = codes["levels"][start : start + BLOCK_ROWS]
-        np.copyto(block[: len(levels)], levels)
-        np.dot(block[: len(levels)], query, out=products[start : start + len(levels)])
+        part = block[: len(levels)]
+        np.copyto(part, levels)
+        np.dot(part, query, out=products[start : start + len(levels)])
     return products
 
 
@@ -352,61 +274,3 @@ def _are_whole(parts: Sequence[Any], size: int) -> bool:
     return {*map(type, parts)} == {bytes} and all(
         length and not length % size for length in {*map(len, parts)}
     )
-
-
-def best(
-    scores: Vector, residuals: Vector, owners: Sequence[str], count: int, slack: float
-) -> list[Candidate]:
-    """Choose the `count` best owners of rows, and whoever is within `slack` of the last of them.
-
-    An owner of several rows counts with its best one, once. So the best `count` rows may have fewer
-    owners than that, which only shows once they are chosen; then twice as many rows are. Refused:
-    to find the owners of all rows first. That is exact at once, but a step of Python for each row,
-    where a partition of the scores is one call of numpy.
-
-    Where very many are equal, those behind the first are left out, see `_without_copies`.
-    """
-    rows = count
-    while True:
-        chosen = _at_least(scores, rows, slack)
-        candidates = _by_owner((float(scores[row]), row, owners[row]) for row in chosen)
-        if len(candidates) >= count or len(chosen) == len(owners):
-            return _without_copies(candidates, residuals, MOST * count + SPARE)
-        rows = 2 * max(rows, len(chosen))
-
-
-def _without_copies(
-    candidates: Iterable[RankedRow], residuals: Vector, most: int
-) -> list[Candidate]:
-    """Keep at most so many candidates that are equal: those behind them have no use.
-
-    Vectors that rounding made alike still differ in what it took away, their residuals. Only those
-    that have no dimension in common with the query, and so a score of zero, are equal whatever they
-    are.
-    """
-    alike: Counter[tuple[float, float]] = Counter()
-    kept: list[Candidate] = []
-    for score, row, owner in candidates:
-        kind = (score, float(residuals[row]) if score else 0.0)
-        alike[kind] += 1
-        if alike[kind] <= most:
-            kept.append((score, owner))
-    return kept
-
-
-def _at_least(scores: Vector, rows: int, slack: float) -> list[int]:
-    """List the rows with the highest scores, and all within `slack` below."""
-    if rows >= len(scores):
-        return list(range(len(scores)))
-    threshold = np.partition(scores, len(scores) - rows)[len(scores) - rows] - slack
-    chosen: list[int] = np.flatnonzero(scores >= threshold).tolist()
-    return chosen
-
-
-def _by_owner(rows: Iterable[RankedRow]) -> list[RankedRow]:
-    """Give each owner its best row, best first."""
-    found: dict[str, RankedRow] = {}
-    for score, row, owner in rows:
-        if owner not in found or found[owner][0] < score:
-            found[owner] = (score, row, owner)
-    return sorted(found.values(), key=lambda one: (-one[0], one[2]))

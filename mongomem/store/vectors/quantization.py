@@ -1,10 +1,10 @@
 """Vectors as they are stored: exact ones, and compact codes to rank by.
 
 A *vector* is a BSON binary vector of float32 (subtype 9), which the server, other drivers and Atlas
-Vector Search understand. Beside all vectors of an item stands one string of *codes*: for each
-vector eight bits per dimension and three numbers, a quarter of the vector's size. Ranking reads
-only codes; the best are then scored by their vectors, so that codes decide what is read, never what
-is answered.
+Vector Search understand. Beside all vectors of an item its document has one string of *codes*:
+for each vector eight bits per dimension and three numbers, a quarter of the vector's size. Ranking
+reads only codes; the best are then scored by their vectors. So codes decide what is read, never
+what is answered.
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ def is_vector(value: object, dims: int) -> bool:
 
 
 def are_finite(vectors: Vector) -> npt.NDArray[np.bool_]:
-    """Say of each vector whether it has only numbers: of what else a damaged one holds, nothing can
-    be compared.
-    """
+    """Say of each vector whether all its numbers are finite; others cannot be compared."""
     finite: npt.NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(vectors), axis=1)
     return finite
 
@@ -62,7 +60,7 @@ def code_dtype(dims: int) -> np.dtype[np.void]:
     """Describe the code of one vector.
 
     A vector v is about ``scale * levels``; ``square`` is the squared length of v, and ``residual``
-    the length of what rounding took away.
+    the length of the quantization error.
     """
     return np.dtype(
         [("scale", "<f4"), ("residual", "<f4"), ("square", "<f4"), ("levels", "i1", (dims,))]
@@ -74,13 +72,13 @@ def quantize(vectors: Vector, metric: Metric) -> bytes:
     directions.
     """
     coded = normalized(vectors) if metric == "cosine" else vectors
-    scale = np.abs(coded).max(axis=1, initial=0) / LEVELS
-    steps = np.divide(coded, scale[:, None], out=np.zeros_like(coded), where=scale[:, None] > 0)
     codes = np.empty(len(vectors), dtype=code_dtype(vectors.shape[1]))
+    scale = np.abs(coded).max(axis=1, initial=0)[:, None] / LEVELS
+    steps = np.divide(coded, scale, out=np.zeros_like(coded), where=scale > 0)
     codes["levels"] = np.rint(steps)
-    codes["scale"] = scale
+    codes["scale"] = scale[:, 0]
     codes["square"] = np.einsum("ij,ij->i", coded, coded)
-    codes["residual"] = np.linalg.norm(coded - scale[:, None] * codes["levels"], axis=1)
+    codes["residual"] = np.linalg.norm(coded - scale * codes["levels"], axis=1)
     return codes.tobytes()
 
 
@@ -93,8 +91,8 @@ def are_codes(value: object, dims: int) -> bool:
 
 
 def can_be_ranked(codes: Codes) -> bool:
-    """Say whether the numbers beside the levels are finite and not negative: one that is not would
-    spoil a ranking.
+    """Say whether the numbers beside the levels are finite and not negative: another one would
+    change the ranking of all items.
     """
     return all(
         bool((np.isfinite(codes[name]) & (codes[name] >= 0)).all())

@@ -1,51 +1,50 @@
-"""From where on a matrix has to read again, so that no write is ever missed.
+"""The watermark of an index in memory: from which timestamp on changes have to be read again, so
+that no write is missed.
 
-Every write is stamped by the server with a BSON timestamp that is its own (``$currentDate`` of type
-``timestamp`` ticks the cluster's logical clock, MongoDB 4.4 to 8.2), and each search begins by
-reading what has a later stamp than the *floor*. A write gets its stamp a little before it becomes
-visible, so one with a lower stamp may show up after one with a higher. Two things are certain of a
-write that is not visible yet, if none takes longer than `IN_FLIGHT_SECONDS` from stamp to
+The server gives every write a BSON timestamp of its own (``$currentDate`` of type ``timestamp``
+ticks the cluster's logical clock, MongoDB 4.4 to 8.2). Every search first reads what has a later
+timestamp than the *floor*. A write gets its timestamp a little before it becomes visible, so a
+write with a lower timestamp may become visible after one with a higher. Two rules hold for a write
+that is not visible yet, if none takes longer than `ALLOWED_LATENESS_SECONDS` from its timestamp to
 visibility:
 
-* its stamp is at most that much below the newest one seen, and below the server's time of day;
-* that long after some stamp was seen, everything below it is visible.
+* Its timestamp is at most that much below the highest timestamp seen, and below the server's time
+  of day.
+* That long after a timestamp was seen, everything below that timestamp is visible.
 
-The first gives a floor at once (the time of day is asked for once, by the read that loads a
-matrix), the second brings it up to the newest stamp where writing pauses; so a search of a
-namespace at rest reads no document again. Clocks of clients play no part, but for this: a stamp
-that is far ahead of them was made by hand, and moves no floor.
+The first rule gives a floor at once. The time of day is asked for once, by the read that loads an
+index. The second rule raises the floor to the highest timestamp where writing pauses, so a search
+of a namespace at rest reads no document. Clocks of clients have one part only: a timestamp far
+ahead of them was not given by a server, and does not raise the floor.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from bson.timestamp import Timestamp
 
-Stamp: TypeAlias = Timestamp
+ALLOWED_LATENESS_SECONDS = 5
 
-IN_FLIGHT_SECONDS = 5
+LOWEST_TIMESTAMP = Timestamp(0, 1)
+"""Below every timestamp of a write. (0, 0) means "now" to mongomock, and to a server that inserts
+it."""
 
-LOWEST_STAMP = Timestamp(0, 1)
-"""Below every stamp. The one before it, (0, 0), means "now" to mongomock, and to a server that
-inserts it."""
-
-
-AHEAD_SECONDS = 366 * 24 * 3600
-"""A server's logical clock is never farther ahead of its time of day
+MAX_DRIFT_SECONDS = 366 * 24 * 3600
+"""How far a server's logical clock may be ahead of its time of day
 (``maxAcceptableLogicalClockDriftSecs``, MongoDB 4.4 to 8.2)."""
 
-LAST_SECOND = 2**32 - 1
-"""What a BSON timestamp can say at most."""
+MAX_SECOND = 2**32 - 1
+"""The last second of a BSON timestamp."""
+
+HIGHEST_TIMESTAMP = Timestamp(MAX_SECOND, 0)
 
 
-LAST_STAMP = Timestamp(LAST_SECOND, 0)
-
-
-def latest_stamp(now: float) -> Stamp:
-    """Return the latest stamp that a server may have given until now, in seconds since 1970."""
-    return Timestamp(min(LAST_SECOND, int(now) + AHEAD_SECONDS), 0)
+def latest_timestamp(unix_time: float) -> Timestamp:
+    """Return the highest timestamp that a server may have given until a time, in seconds since
+    1970.
+    """
+    return Timestamp(min(MAX_SECOND, int(unix_time) + MAX_DRIFT_SECONDS), 0)
 
 
 @dataclass(slots=True)
@@ -54,40 +53,44 @@ class Watermark:
 
     Attributes:
         loaded: Whether everything below the floor was read once.
-        newest: The highest stamp seen.
-        floor: Everything up to here was seen for good.
-        pending: The stamp that becomes the floor by a read that begins at `due` or later.
-        due: A time of the monotonic clock, in seconds.
+        highest: The highest timestamp seen.
+        floor: Every write up to this timestamp was seen.
+        next_floor: The timestamp that becomes the floor by a read that begins at
+            `next_floor_valid_at` or later.
+        next_floor_valid_at: A time of the monotonic clock, in seconds.
     """
 
     loaded: bool = False
-    newest: Stamp = LOWEST_STAMP
-    floor: Stamp = LOWEST_STAMP
-    pending: Stamp = LOWEST_STAMP
-    due: float = 0.0
+    highest: Timestamp = LOWEST_TIMESTAMP
+    floor: Timestamp = LOWEST_TIMESTAMP
+    next_floor: Timestamp = LOWEST_TIMESTAMP
+    next_floor_valid_at: float = 0.0
 
-    def note(
+    def advance(
         self,
-        stamps: list[Stamp],
+        timestamps: list[Timestamp],
         *,
         began: float,
         ended: float,
         server_time: int = 0,
-        latest: Stamp = LAST_STAMP,
+        latest: Timestamp = HIGHEST_TIMESTAMP,
     ) -> None:
-        """Take in the stamps that a read found from the floor on, between two times of the
-        monotonic clock.
+        """Raise the floor by what a read found.
 
-        Those above the `latest` that there may be come from a clock that was wrong, and do not
-        count. Where it is known what time it was on the server before the read, in seconds since
-        1970, the floor is at least as much below that.
+        Args:
+            timestamps: All timestamps above the floor that the read found.
+            began: When the read began, in seconds of the monotonic clock.
+            ended: When it ended.
+            server_time: The server's time of day before the read, in seconds since 1970; 0 where it
+                is not known.
+            latest: See `latest_timestamp`. Higher timestamps do not count.
         """
-        stamps = [stamp for stamp in stamps if stamp <= latest]
-        if began >= self.due:
-            self.floor = max(self.floor, self.pending)
-            self.pending = max([self.newest, *stamps])
-            self.due = ended + IN_FLIGHT_SECONDS
-        self.newest = max([self.newest, *stamps])
-        settled = max(self.newest.time, server_time) - IN_FLIGHT_SECONDS
+        given_by_server = [timestamp for timestamp in timestamps if timestamp <= latest]
+        self.highest = max([self.highest, *given_by_server])
+        if began >= self.next_floor_valid_at:
+            self.floor = max(self.floor, self.next_floor)
+            self.next_floor = self.highest
+            self.next_floor_valid_at = ended + ALLOWED_LATENESS_SECONDS
+        settled = max(self.highest.time, server_time) - ALLOWED_LATENESS_SECONDS
         self.floor = max(self.floor, Timestamp(max(0, settled), 0))
         self.loaded = True

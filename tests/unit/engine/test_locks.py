@@ -43,13 +43,13 @@ class Client:
 async def embed(texts):
     return [[1.0] for _ in texts]
 
-cache, matrices = BoundedCache(10_000, len), IndexCache(10**9)
+cache, indexes = BoundedCache(10_000, len), IndexCache(10**9)
 cache.put("a", b"1")
 query = numpy.array([1.0, 0.0], dtype=numpy.float32)
 change = Change("a", Timestamp(1, 1), quantize(query[None], "cosine"))
-matrices.get("ada", 2, "cosine").absorb([change])
-lone = matrices.get("bob", 2, "cosine")
-lone.absorb([change])
+indexes.get("ada", 2, "cosine").upsert([change])
+lone = indexes.get("bob", 2, "cosine")
+lone.upsert([change])
 memory, client = MongoMemory(mongomock.MongoClient()), Client()
 opening = MongoMemory.from_conn_string("mongodb://127.0.0.1:1", open_timeout=None)
 openai, server = _OpenAIClients(), LocalServer()
@@ -59,10 +59,10 @@ def opened():
     with opening as one:
         return type(one).__name__
 
-def ranked(matrix):
-    before = len(matrix)
-    matrix.absorb([change])
-    return before, [item for _, item in matrix.rank(query, 1)]
+def ranked(cached):
+    before = len(cached.index)
+    cached.upsert([change])
+    return before, [item for _, item in cached.search(query, 1)]
 
 def used():
     memory.store.put(("a",), "k", {"n": 1})
@@ -71,8 +71,8 @@ def used():
 
 USES = {
     "bounded": lambda: (cache.get("a"), cache.put("b", b"2"), cache.get("b")),
-    "matrices": lambda: ranked(matrices.get("ada", 2, "cosine")),
-    "matrix": lambda: ranked(lone),
+    "indexes": lambda: ranked(indexes.get("ada", 2, "cosine")),
+    "index": lambda: ranked(lone),
     "opening": opened,
     "background": lambda: embedder.embed_query("a").tolist(),
     "openai": lambda: type(openai.blocking()).__name__,
@@ -111,8 +111,8 @@ if sys.argv[2] == "open":
 
 FRESH = {
     "bounded": "(None, None, b'2')",
-    "matrices": "(0, ['a'])",
-    "matrix": "(0, ['a'])",
+    "indexes": "(0, ['a'])",
+    "index": "(0, ['a'])",
     "opening": "MongoMemory",
     "background": "[1.0]",
     "openai": "OpenAI",
@@ -124,7 +124,7 @@ FRESH = {
 """What each gives where everything was held: what may have been half changed is gone, and
 everything works."""
 
-KEPT = FRESH | {"bounded": "(b'1', None, b'2')", "matrices": "(1, ['a'])", "matrix": "(1, ['a'])"}
+KEPT = FRESH | {"bounded": "(b'1', None, b'2')", "indexes": "(1, ['a'])", "index": "(1, ['a'])"}
 """What each gives where nothing was held: what the parent knew is still known."""
 
 

@@ -40,7 +40,7 @@ def test_the_index_is_defined_as_the_documentation_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "exact", "among", "expected"),
+    ("count", "exact", "restrict_to", "expected"),
     [
         (10, False, None, {"numCandidates": 200, "limit": 10}),
         (400, False, None, {"numCandidates": 8_000, "limit": 400}),
@@ -50,13 +50,19 @@ def test_the_index_is_defined_as_the_documentation_says() -> None:
     ],
 )
 def test_the_stage_is_built_as_the_documentation_says(
-    count: int, exact: bool, among: Any, expected: dict[str, Any]
+    count: int, exact: bool, restrict_to: Any, expected: dict[str, Any]
 ) -> None:
     conditions: list[Any] = [{"prefixes": {"$eq": "users"}}, {"index": {"$eq": "f"}}]
-    if among:
+    if restrict_to:
         conditions.append({"_id": {"$in": ["a", "b"]}})
     pipeline = nearest(
-        "name", QUERY, path="users", fingerprint="f", count=count, exact=exact, among=among
+        "name",
+        QUERY,
+        path="users",
+        fingerprint="f",
+        count=count,
+        exact=exact,
+        restrict_to=restrict_to,
     )
     assert pipeline == [
         {

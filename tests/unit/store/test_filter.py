@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from langgraph.store.memory import _compare_values
 
 from mongomem.errors import InvalidInputError
-from mongomem.store.documents.filter import MAX_DEPTH, checked_filter, matches, to_query
+from mongomem.store.documents.filter import MAX_DEPTH, checked_filter, matches
+from mongomem.store.documents.filter_query import to_query
 from support.filters import data, document_of, filters, operators, values
 from support.stores import named
 

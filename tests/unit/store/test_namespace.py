@@ -9,7 +9,7 @@ from langgraph.store.memory import _does_match
 
 from mongomem.store.documents.namespace import (
     item_id,
-    literal_start,
+    literal_prefix,
     matches_conditions,
     namespace_of,
     path_of,
@@ -64,7 +64,7 @@ def test_conditions_mean_what_they_mean_to_in_memory_store(
     expected = all(_does_match(condition, namespace) for condition in conditions)
     assert matches_conditions(namespace, conditions) == expected
     if expected:
-        start = literal_start(conditions)
+        start = literal_prefix(conditions)
         assert namespace[: len(start)] == start
 
 

@@ -28,6 +28,7 @@ from mongomem.errors import (
 )
 from mongomem.local_server.server import LocalServer, local_uri
 from mongomem.memory import MongoMemory
+from mongomem.store.plans.get_vectors import ItemVectors
 from mongomem.store.store import MongoStore
 from mongomem.user_data import Erased
 
@@ -40,6 +41,7 @@ __all__ = [
     "Erased",
     "IndexMismatchError",
     "InvalidInputError",
+    "ItemVectors",
     "LocalServer",
     "LocalServerError",
     "MongoMemory",

@@ -34,6 +34,7 @@ from mongomem.store.context import Backend, context_for
 from mongomem.store.documents.ops import GroupedOps, group_ops, list_op, put_op
 from mongomem.store.documents.ttl import checked_config
 from mongomem.store.plans import batch
+from mongomem.store.plans.get_vectors import ItemVectors, get_vectors
 from mongomem.store.plans.put import delete_namespace, sweep
 from mongomem.store.plans.reindex import reindex
 from mongomem.store.plans.setup import setup
@@ -351,6 +352,26 @@ class MongoStore(BaseStore):
     def areindex(self, force: bool = False) -> Coroutine[Any, Any, int]:
         """Do what `reindex` does."""
         return self._runners.arun(reindex(self._context, force))
+
+    def get_vectors(
+        self, namespace_prefix: tuple[str, ...], *, limit: int = 1000
+    ) -> list[ItemVectors]:
+        """Read the items below a prefix that have vectors, with these, newest update first.
+
+        Nothing is embedded, and no TTL is refreshed. At most `limit` items; those without vectors
+        of the store's index configuration, and damaged ones, are left out.
+
+        Raises:
+            ConfigurationError: The store has no `index`.
+        """
+        return self._runners.run(get_vectors(self._context, namespace_prefix, limit))
+
+    @begins_at_call
+    def aget_vectors(
+        self, namespace_prefix: tuple[str, ...], *, limit: int = 1000
+    ) -> Coroutine[Any, Any, list[ItemVectors]]:
+        """Do what `get_vectors` does."""
+        return self._runners.arun(get_vectors(self._context, namespace_prefix, limit))
 
     def list_namespaces(
         self,

@@ -9,6 +9,7 @@
     index_sync       load an in-memory index and bring it up to date
     put              puts and deletions of a batch; delete_namespace
     reindex          all vectors anew
+    get_vectors      items with the vectors that are stored with them
     model_check      whether the model is the one that made the vectors; paths that give no text
 
 Rules that every plan keeps:

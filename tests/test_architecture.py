@@ -88,6 +88,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checkpoint.upkeep": {"checkpoint", "engine"},
     "store.sweeper": {"store.documents"},
     "store.store": {"store", "engine", "schema.names"},
+    "display": {"display", "store.store", "store.plans.get_vectors", "store.vectors"},
     "user_data": {"checkpoint", "store", "engine.commands"},
     "memory": {"checkpoint", "store", "engine", "schema.names", "user_data"},
 }

@@ -1,0 +1,36 @@
+"""What is shown in a notebook, read as a browser reads it."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element, fromstring
+
+ALLOWED = {
+    *("div", "style", "em", "table", "thead", "tbody", "tr", "th", "td", "span", "code"),
+    *("svg", "path", "circle"),
+}
+
+
+def parsed(html: str) -> Element:
+    """Parse what is shown, strictly; refuse every element and attribute that could do
+    something.
+    """
+    root = fromstring(html)
+    for one in root.iter():
+        assert one.tag in ALLOWED, one.tag
+        assert not {name for name in one.attrib if name.startswith("on")}, one.attrib
+        assert not {"href", "src"} & set(one.attrib), one.attrib
+        assert "url(" not in one.get("style", "")
+    return root
+
+
+def rows(html: str) -> list[list[str]]:
+    """List the texts of the cells of a table, row by row, without its head and its drawings."""
+    return [
+        ["".join(cell.itertext()).strip() for cell in row.iter("td") if cell.find("svg") is None]
+        for row in parsed(html).iter("tr")
+        if row.find("td") is not None
+    ]
+
+
+def heads(html: str) -> list[str]:
+    return ["".join(cell.itertext()) for cell in parsed(html).iter("th")]

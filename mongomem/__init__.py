@@ -30,7 +30,9 @@ from mongomem.local_server.server import LocalServer, local_uri
 from mongomem.memory import MongoMemory
 from mongomem.store.plans.get_vectors import ItemVectors
 from mongomem.store.store import MongoStore
+from mongomem.user import User
 from mongomem.user_data import Erased
+from mongomem.user_labels import user_namespace
 
 __all__ = [
     "Concerns",
@@ -56,5 +58,7 @@ __all__ = [
     "ThreadNotFoundError",
     "UnstorableValueError",
     "UsageError",
+    "User",
     "local_uri",
+    "user_namespace",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,24 +14,21 @@ from pymongo import AsyncMongoClient
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.context import checked_keys
-from mongomem.checkpoint.documents.config import Identifier, identifier
+from mongomem.checkpoint.documents.config import Identifier
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
-from mongomem.engine.commands import Plan
+from mongomem.engine.runners import begins_at_call
 from mongomem.errors import ConfigurationError, InvalidInputError, UsageError
 from mongomem.options import checked_options
 from mongomem.schema.names import DEFAULT_PREFIX
 from mongomem.store.documents.ops import check_namespace
-from mongomem.store.plans.read import items_after
 from mongomem.store.store import MongoStore
-from mongomem.user_data import Erased, check_decided, checked_user, erase_user, threads_of
+from mongomem.user import User
+from mongomem.user_data import Erased
+from mongomem.user_labels import checked_id, user_namespace
 
 if TYPE_CHECKING:  # a name for annotations alone
     from typing_extensions import Self
-
-PAGE = 100
-"""How many items are read at a time while everything of a user is gathered."""
-
 
 HELD_OPTIONS: Mapping[str, Callable[..., Any]] = {
     "saver_options": MongoSaver,
@@ -78,8 +75,8 @@ class MongoMemory:
         auto_setup: Create the indexes before the first write.
         user_key: The metadata key of a thread that names its user: run graphs with
             ``{"configurable": {"thread_id": ..., "user_id": ...}}``.
-        user_namespace: The namespace that holds the memories of a user. LangGraph's labels hold no
-            period, so users who are named by an e-mail address need a namespace of another form.
+        user_namespace: The namespace that holds the memories of a user, and of nobody else:
+            `mongomem.user_namespace` unless another function is given.
         saver_options: Further options of `MongoSaver`.
         store_options: Further options of `MongoStore`.
 
@@ -98,7 +95,7 @@ class MongoMemory:
         collection_prefix: str = DEFAULT_PREFIX,
         auto_setup: bool = True,
         user_key: str = "user_id",
-        user_namespace: Callable[[str], tuple[str, ...]] = lambda user_id: (user_id,),
+        user_namespace: Callable[[str], tuple[str, ...]] = user_namespace,
         saver_options: Mapping[str, Any] | None = None,
         store_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -227,6 +224,19 @@ class MongoMemory:
         await self.saver.asetup()
         await self.store.asetup()
 
+    def user(self, user_id: Identifier) -> User:
+        """Return one user of both memories: config, threads, memories and profile.
+
+        An id that is an int, a UUID, an ObjectId or an enum is one with its string. Does no I/O.
+
+        Raises:
+            InvalidInputError: It is no user id, or has no namespace.
+        """
+        user, namespace = self._namespace_of(user_id)
+        return User(
+            self.saver, self.store, user_key=self._user_key, user_id=user, namespace=namespace
+        )
+
     def erase_user(self, user_id: Identifier) -> Erased:
         """Delete every thread and every memory of a user, bypassing every grace. Can be repeated.
 
@@ -235,26 +245,35 @@ class MongoMemory:
         ObjectId or an enum is one with its string. What was being put meanwhile is not shown, and
         is removed once the `grace` of the saver is over.
         """
-        return self._runners.run(self._erasing(user_id))
+        return self.user(user_id).erase()
 
-    async def aerase_user(self, user_id: Identifier) -> Erased:
+    @begins_at_call
+    def aerase_user(self, user_id: Identifier) -> Coroutine[Any, Any, Erased]:
         """Do what `erase_user` does."""
-        return await self._runners.arun(self._erasing(user_id))
+        return self.user(user_id).aerase()
 
-    def _erasing(self, user_id: Identifier) -> Plan[Erased]:
-        namespace = self._namespace_of(user_id)
-        return erase_user(
-            self.saver._context(), self.store._context, self._user_key, user_id, namespace
-        )
+    def export_user(self, user_id: Identifier) -> Iterator[CheckpointTuple | Item]:
+        """Stream everything of a user: the checkpoints of every thread, newest first, then the
+        memories.
 
-    def _namespace_of(self, user_id: Identifier) -> tuple[str, ...]:
-        """Return the namespace of a user's memories.
+        Whose they are is decided as by `erase_user`.
+
+        Raises:
+            CorruptDataError: At the end, where threads do not say whose they are.
+        """
+        return self.user(user_id).export()
+
+    def aexport_user(self, user_id: Identifier) -> AsyncIterator[CheckpointTuple | Item]:
+        """Do what `export_user` does."""
+        return self.user(user_id).aexport()
+
+    def _namespace_of(self, user_id: Identifier) -> tuple[str, tuple[str, ...]]:
+        """Return the string that a user is known by, and the namespace of their memories.
 
         Raises:
             InvalidInputError: None can be: LangGraph's labels are not empty and hold no period.
         """
-        user = identifier("user_id", user_id)
-        checked_user(user)
+        user = checked_id(user_id)
         try:
             namespace: Any = self._user_namespace(user)
         except Exception as error:
@@ -270,10 +289,10 @@ class MongoMemory:
                 f"the memories of user {shown(user)} cannot stand in the namespace "
                 f"{shown(namespace)} ({error}). Pass user_namespace= to say where they are, a name "
                 "that no two users share and the nodes of the graph use, e.g. lambda user_id: "
-                "(user_id.encode().hex(),)"
+                '("users", *mongomem.user_namespace(user_id))'
             ) from error
         self._check_own(user, namespace)
-        return tuple(namespace)
+        return user, tuple(namespace)
 
     def _check_own(self, user: str, namespace: object) -> None:
         """Refuse a namespace that another user has too.
@@ -289,41 +308,3 @@ class MongoMemory:
                 f"user_namespace gives {shown(namespace)} for every user: the memories of all "
                 "would be those of one"
             )
-
-    def export_user(self, user_id: Identifier) -> Iterator[CheckpointTuple | Item]:
-        """Stream everything of a user: the checkpoints of every thread, newest first, then the
-        memories.
-
-        Whose they are is decided as by `erase_user`.
-
-        Raises:
-            CorruptDataError: At the end, where threads do not say whose they are.
-        """
-        namespace = self._namespace_of(user_id)
-        threads = self._runners.run(threads_of(self.saver._context(), self._user_key, user_id))
-        for thread_id in threads.found:
-            yield from self.saver.list({"configurable": {"thread_id": thread_id}})
-        after: str | None = None
-        while page := self._runners.run(items_after(self.store._context, namespace, after, PAGE)):
-            yield from (placed.item for placed in page if placed.item is not None)
-            after = page[-1].id
-        check_decided(threads.undecided)
-
-    async def aexport_user(self, user_id: Identifier) -> AsyncIterator[CheckpointTuple | Item]:
-        """Do what `export_user` does."""
-        namespace = self._namespace_of(user_id)
-        threads = await self._runners.arun(
-            threads_of(self.saver._context(), self._user_key, user_id)
-        )
-        for thread_id in threads.found:
-            async for one in self.saver.alist({"configurable": {"thread_id": thread_id}}):
-                yield one
-        after: str | None = None
-        while page := await self._runners.arun(
-            items_after(self.store._context, namespace, after, PAGE)
-        ):
-            for placed in page:
-                if placed.item is not None:
-                    yield placed.item
-            after = page[-1].id
-        check_decided(threads.undecided)

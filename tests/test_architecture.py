@@ -17,6 +17,7 @@ import pytest
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.memory import MongoMemory
 from mongomem.store.store import MongoStore
+from mongomem.user import User
 
 ROOT = Path(__file__).parent.parent
 MODULES = {
@@ -90,12 +91,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store.store": {"store", "engine", "schema.names"},
     "display": {"display", "store.store", "store.plans.get_vectors", "store.vectors"},
     "user_data": {"checkpoint", "store", "engine.commands"},
-    "memory": {"checkpoint", "store", "engine", "schema.names", "user_data"},
+    "user_labels": {"checkpoint.documents"},
+    "user": {"checkpoint", "store", "engine", "user_data"},
+    "memory": {"checkpoint", "store", "engine", "schema.names", "user", "user_data", "user_labels"},
 }
 """By a folder or a module what it may import of mongomem, beside what is `COMMON`. The two memories
 know nothing of each other: only `memory` and `user_data` see both."""
 
-BELOW_THE_ENGINE = ("checkpoint.", "store.", "schema.", "user_data")
+BELOW_THE_ENGINE = ("checkpoint.", "store.", "schema.", "user_data", "user_labels")
 """What knows no client, no event loop and no thread: plans of commands, and what is pure."""
 
 ON_LOOPS = {"mongomem.store.sweeper"}
@@ -111,7 +114,7 @@ LOCKED = {
 SURFACES = ("mongomem.checkpoint.saver", "mongomem.checkpoint.upkeep", "mongomem.store.store")
 """Classes that users see, whose every method is one expression."""
 
-WITHOUT_TWIN = {"from_conn_string", "get_next_version", "with_allowlist"}
+WITHOUT_TWIN = {"from_conn_string", "get_next_version", "with_allowlist", "user", "config"}
 """Methods that do no I/O."""
 
 
@@ -321,7 +324,7 @@ def parameters(method: Any) -> list[inspect.Parameter]:
     return list(inspect.signature(method).parameters.values())
 
 
-@pytest.mark.parametrize("cls", [MongoSaver, MongoStore, MongoMemory])
+@pytest.mark.parametrize("cls", [MongoSaver, MongoStore, MongoMemory, User])
 def test_sync_and_async_are_twins(cls: type) -> None:
     names = public_methods(cls)
     asynchronous = {name for name in names if name[1:] in names and name[0] == "a"}

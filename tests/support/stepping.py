@@ -21,15 +21,24 @@ class Stepped:
     ended: bool = False
     commands: int = 0
     _reply: Any = None
+    _error: Exception | None = None
 
     def perform(self, commands: int = 10_000) -> None:
-        """Perform some more commands, or all that there are."""
+        """Perform some more commands, or all that there are; the plan gets what they raise."""
         try:
             for _ in range(0 if self.ended else commands):
-                self._reply = self.plan.send(self._reply).perform(self.database)
+                self._perform_one()
                 self.commands += 1
         except StopIteration as finished:
             self.result, self.ended = finished.value, True
+
+    def _perform_one(self) -> None:
+        error, self._error = self._error, None
+        command = self.plan.send(self._reply) if error is None else self.plan.throw(error)
+        try:
+            self._reply = command.perform(self.database)
+        except Exception as raised:
+            self._reply, self._error = None, raised
 
 
 @dataclass

@@ -39,8 +39,8 @@ MOST_ITEMS = 2**31 - 2
 HIGHEST_SCORE = sys.float_info.max
 
 WAY_OUT = (
-    ", as no label of LangGraph may: encode it, e.g. user_id.encode().hex(), also in "
-    "user_namespace= of MongoMemory"
+    ", as no label of LangGraph may: mongomem.user_namespace(user_id) makes a namespace of any "
+    "user id"
 )
 
 LONGEST_PATH = MAX_DOCUMENT_BYTES // 4

@@ -8,6 +8,7 @@
     candidates       where candidates come from: memory, a reading of everything, Atlas
     index_sync       load an in-memory index and bring it up to date
     put              puts and deletions of a batch; delete_namespace
+    merge            changes merged into one item, which no concurrent writer undoes
     reindex          all vectors anew
     get_vectors      items with the vectors that are stored with them
     model_check      whether the model is the one that made the vectors; paths that give no text

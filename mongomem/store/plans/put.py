@@ -46,11 +46,20 @@ async def write(context: Context, batch: GroupedOps) -> None:
     puts = batch.puts
     _check_long(context, puts.values())
     existing = await _existing(context, puts)
-    embedded = await _embed_puts(context, puts, existing)
     writes: dict[str, Write] = {item: Delete({"_id": item}) for item in batch.deletions}
-    writes.update(_updates(context, puts, existing, embedded))
+    writes.update(await updates_of(context, puts, existing))
     for part in slices(writes):  # the server answers with the ids of what it made, in one message
         await bulk_upsert(context.items, [writes[item] for item in part])
+
+
+async def updates_of(
+    context: Context, puts: Mapping[str, NewItem], existing: Mapping[str, Document]
+) -> dict[str, Update]:
+    """Embed puts, and return their updates by item. Of what is about to be replaced, `existing`
+    holds `expires_at` and `created_at`, and the vectors that may be used again.
+    """
+    embedded = await _embed_puts(context, puts, existing)
+    return dict(_updates(context, puts, existing, embedded))
 
 
 def _updates(

@@ -1,8 +1,13 @@
 """Pictures of both memories for notebooks: rich in Jupyter, plain text elsewhere.
 
+    from mongomem.display import memory_map, table, timeline
+
     timeline(history)           the history of a thread, its forks as branches
     table(rows)                 items with their scores, threads, or any rows
     memory_map(store, prefix)   the memories of a namespace by their meaning, and `amemory_map`
+
+In a notebook the functions are imported and not the module, whose name is that of IPython's
+``display``.
 
     results         what a function of this folder returns: text, and HTML or a picture
     markup          HTML that is escaped by construction, and texts that fit into one line

@@ -19,6 +19,9 @@ AMBER, RED = "#d97706", "#ef4444"
 
 HEAD = ("", "step", "source", "what changed", "next", "checkpoint")
 
+FORK = "fork"
+"""The source of a checkpoint from which a run begins anew."""
+
 LONGEST_EFFECT = 56
 """Characters of what changed in one channel, and of a question."""
 
@@ -58,9 +61,10 @@ def timeline(history: Iterable[StateSnapshot | CheckpointTuple], *, limit: int =
 
 def _made_by(row: int, steps: Sequence[Step], layout: Layout) -> str:
     """Say what made a step, and of a fork where it leaves."""
-    source = steps[row].source
-    origin = layout.origin(row)
-    return source if origin is None else f"{source}, fork of step {steps[origin].number}"
+    source, origin = steps[row].source, layout.origin(row)
+    if origin is None:
+        return source
+    return f"{'' if source == FORK else f'{source}, '}fork of step {steps[origin].number}"
 
 
 def _leads_to(step: Step) -> str:

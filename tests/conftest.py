@@ -8,7 +8,7 @@ checkpoint/        the saver, on real servers and every kind of client
 store/             the store likewise
 local_server/      the embedded server
 acceptance/        both memories as users meet them: connections, rights, agents, the chatbot, the
-                   documents
+                   documents, the notebooks
 support/           what tests share; no test is there
 fixtures/          documents that past versions stored
 """

@@ -30,17 +30,21 @@ from mongomem.local_server.server import LocalServer, local_uri
 from mongomem.memory import MongoMemory
 from mongomem.store.plans.get_vectors import ItemVectors
 from mongomem.store.store import MongoStore
+from mongomem.transfer.users import Imported
 from mongomem.user import User
 from mongomem.user_data import Erased
+from mongomem.user_export import AsyncUserExport, UserExport
 from mongomem.user_labels import user_namespace
 
 __all__ = [
+    "AsyncUserExport",
     "Concerns",
     "ConfigurationError",
     "ContentionError",
     "CorruptDataError",
     "DimensionMismatchError",
     "Erased",
+    "Imported",
     "IndexMismatchError",
     "InvalidInputError",
     "ItemVectors",
@@ -59,6 +63,7 @@ __all__ = [
     "UnstorableValueError",
     "UsageError",
     "User",
+    "UserExport",
     "local_uri",
     "user_namespace",
 ]

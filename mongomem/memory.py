@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.store.base import NOT_PROVIDED, IndexConfig, Item, NotProvided, TTLConfig
+from langgraph.store.base import NOT_PROVIDED, IndexConfig, NotProvided, TTLConfig
 from pymongo import AsyncMongoClient
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.context import checked_keys
-from mongomem.checkpoint.documents.config import Identifier
+from mongomem.checkpoint.documents.config import Identifier, identifier
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
 from mongomem.engine.runners import begins_at_call
-from mongomem.errors import ConfigurationError, InvalidInputError, UsageError
+from mongomem.errors import ConfigurationError, InvalidInputError, MongomemError, UsageError
 from mongomem.options import checked_options
 from mongomem.schema.names import DEFAULT_PREFIX
 from mongomem.store.documents.ops import check_namespace
 from mongomem.store.store import MongoStore
+from mongomem.transfer.users import Imported, Whose, import_json
 from mongomem.user import User
-from mongomem.user_data import Erased
-from mongomem.user_labels import checked_id, user_namespace
+from mongomem.user_data import Erased, checked_user
+from mongomem.user_export import AsyncUserExport, UserExport
+from mongomem.user_labels import user_namespace
 
 if TYPE_CHECKING:  # a name for annotations alone
     from typing_extensions import Self
@@ -252,20 +253,41 @@ class MongoMemory:
         """Do what `erase_user` does."""
         return self.user(user_id).aerase()
 
-    def export_user(self, user_id: Identifier) -> Iterator[CheckpointTuple | Item]:
-        """Stream everything of a user: the checkpoints of every thread, newest first, then the
-        memories.
+    def export_user(self, user_id: Identifier) -> UserExport:
+        """Return everything of a user: to be streamed, the checkpoints of every thread, newest
+        first, then the memories; or as JSON by ``to_json()``.
 
         Whose they are is decided as by `erase_user`.
 
         Raises:
-            CorruptDataError: At the end, where threads do not say whose they are.
+            CorruptDataError: At the end of the stream, where threads do not say whose they are.
         """
         return self.user(user_id).export()
 
-    def aexport_user(self, user_id: Identifier) -> AsyncIterator[CheckpointTuple | Item]:
+    def aexport_user(self, user_id: Identifier) -> AsyncUserExport:
         """Do what `export_user` does."""
         return self.user(user_id).aexport()
+
+    def import_user(self, data: str | bytes | Mapping[str, Any]) -> Imported:
+        """Store what ``export_user(user_id).to_json()`` returned: threads and memories of a user.
+
+        Everything is checked before the first write, and every value is read by the serializer of
+        the saver: of types that it does not revive none is imported. A thread of this user that is
+        there takes the checkpoints in. Repeating the call finishes what was cut short.
+
+        Raises:
+            InvalidInputError: Something cannot be imported, or a thread of that id is another
+                user's; names it. Nothing was written.
+        """
+        return self._runners.run(import_json(data, self._whose))
+
+    @begins_at_call
+    def aimport_user(self, data: str | bytes | Mapping[str, Any]) -> Coroutine[Any, Any, Imported]:
+        """Do what `import_user` does."""
+        return self._runners.arun(import_json(data, self._whose))
+
+    def _whose(self, user_id: Identifier) -> Whose:
+        return self.user(user_id)._whose()
 
     def _namespace_of(self, user_id: Identifier) -> tuple[str, tuple[str, ...]]:
         """Return the string that a user is known by, and the namespace of their memories.
@@ -273,9 +295,12 @@ class MongoMemory:
         Raises:
             InvalidInputError: None can be: LangGraph's labels are not empty and hold no period.
         """
-        user = checked_id(user_id)
+        user = identifier("user_id", user_id)
+        checked_user(user)
         try:
             namespace: Any = self._user_namespace(user)
+        except MongomemError:
+            raise
         except Exception as error:
             raise InvalidInputError(
                 f"user_namespace failed for user {shown(user)}: {shown(error)}"

@@ -29,7 +29,9 @@ from mongomem.errors import ConfigurationError, InvalidInputError
 from mongomem.store.plans.merge import merge_item
 from mongomem.store.plans.read import items_after
 from mongomem.store.store import MongoStore
+from mongomem.transfer.users import Whose, export_json
 from mongomem.user_data import Erased, check_decided, erase_user, threads_of
+from mongomem.user_export import AsyncUserExport, UserExport
 
 T = TypeVar("T")
 
@@ -87,7 +89,7 @@ class User:
         """
         thread = str(uuid4()) if thread_id is None else given_thread(thread_id)
         named = configurable.get(self._user_key, self.id)
-        if identity(named) != self.id:
+        if identity(named) != identity(self.id):
             raise InvalidInputError(
                 f"{self._user_key} of this config is {shown(self.id)}, not {shown(named)}: leave "
                 "it out, or take the config of that user"
@@ -184,12 +186,12 @@ class User:
 
     def forget(self, key: str) -> None:
         """Delete a memory, if it is there."""
-        self._store.delete(self._memories, _key(key))
+        self._store.delete(self._memories, checked_text("key", key))
 
     @begins_at_call
     def aforget(self, key: str) -> Coroutine[Any, Any, None]:
         """Do what `forget` does."""
-        return self._store.adelete(self._memories, _key(key))
+        return self._store.adelete(self._memories, checked_text("key", key))
 
     def profile(self) -> dict[str, Any]:
         """Return what is known of the user in general; empty before the first `update_profile`."""
@@ -230,12 +232,24 @@ class User:
         return self._saver._runners.arun(self._erasing())
 
     def _erasing(self) -> Plan[Erased]:
-        return erase_user(
-            self._saver._context(), self._store._context, self._user_key, self.id, self.namespace
-        )
+        one = self._whose()
+        return erase_user(one.saver, one.store, one.user_key, one.user_id, one.namespace)
 
-    def export(self) -> Iterator[CheckpointTuple | Item]:
-        """Stream everything of the user: ``MongoMemory.export_user``."""
+    def export(self) -> UserExport:
+        """Return everything of the user, to be streamed or as JSON: ``MongoMemory.export_user``."""
+        run = self._saver._runners.run
+        return UserExport(self._stream(), lambda: run(export_json(self._whose())))
+
+    def aexport(self) -> AsyncUserExport:
+        """Do what `export` does."""
+        run = self._saver._runners.arun
+        return AsyncUserExport(self._astream(), lambda: run(export_json(self._whose())))
+
+    def _whose(self) -> Whose:
+        saver, store = self._saver._context(), self._store._context
+        return Whose(saver, store, self._user_key, self.id, self.namespace)
+
+    def _stream(self) -> Iterator[CheckpointTuple | Item]:
         run, saver = self._saver._runners.run, self._saver
         threads = run(threads_of(saver._context(), self._user_key, self.id))
         for thread_id in threads.found:
@@ -246,8 +260,7 @@ class User:
             after = page[-1].id
         check_decided(threads.undecided)
 
-    async def aexport(self) -> AsyncIterator[CheckpointTuple | Item]:
-        """Do what `export` does."""
+    async def _astream(self) -> AsyncIterator[CheckpointTuple | Item]:
         run, saver = self._saver._runners.arun, self._saver
         threads = await run(threads_of(saver._context(), self._user_key, self.id))
         for thread_id in threads.found:

@@ -34,22 +34,7 @@ def user_namespace(user_id: Identifier) -> tuple[str, ...]:
     string.
 
     Raises:
-        InvalidInputError: It is no user id, is empty, or holds NUL.
-    """
-    user = checked_id(user_id)
-    if user == RESERVED:
-        return (RESERVED_LABEL,)
-    if not _ENCODED.search(user):
-        return (user,)
-    return (user.replace("%", "%25").replace(".", "%2E"),)
-
-
-def checked_id(user_id: object) -> str:
-    """Return the string that a user id stands for.
-
-    Raises:
-        InvalidInputError: It is no user id, is empty, or holds NUL, which LangGraph takes from the
-            metadata of threads.
+        InvalidInputError: It is no user id, is empty, or holds NUL, which no label may.
     """
     user = identifier("user_id", user_id)
     if not user:
@@ -58,4 +43,8 @@ def checked_id(user_id: object) -> str:
         )
     if "\0" in user:
         raise InvalidInputError(f"user_id holds NUL, take it out first: {shown(user)}")
-    return user
+    if user == RESERVED:
+        return (RESERVED_LABEL,)
+    if not _ENCODED.search(user):
+        return (user,)
+    return (user.replace("%", "%25").replace(".", "%2E"),)

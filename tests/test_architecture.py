@@ -92,13 +92,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "display": {"display", "store.store", "store.plans.get_vectors", "store.vectors"},
     "user_data": {"checkpoint", "store", "engine.commands"},
     "user_labels": {"checkpoint.documents"},
-    "user": {"checkpoint", "store", "engine", "user_data"},
-    "memory": {"checkpoint", "store", "engine", "schema.names", "user", "user_data", "user_labels"},
+    "transfer": {
+        *("transfer", "checkpoint", "store", "engine.commands", "engine.effects", "user_data"),
+    },
+    "user_export": set(),
+    "user": {"checkpoint", "store", "engine", "transfer", "user_data", "user_export"},
+    "memory": {
+        *("checkpoint", "store", "engine", "schema.names", "transfer"),
+        *("user", "user_data", "user_export", "user_labels"),
+    },
 }
 """By a folder or a module what it may import of mongomem, beside what is `COMMON`. The two memories
 know nothing of each other: only `memory` and `user_data` see both."""
 
-BELOW_THE_ENGINE = ("checkpoint.", "store.", "schema.", "user_data", "user_labels")
+BELOW_THE_ENGINE = ("checkpoint.", "store.", "schema.", "transfer.", "user_data", "user_labels")
 """What knows no client, no event loop and no thread: plans of commands, and what is pure."""
 
 ON_LOOPS = {"mongomem.store.sweeper"}

@@ -22,8 +22,9 @@ HEAD = ("", "step", "source", "what changed", "next", "checkpoint")
 FORK = "fork"
 """The source of a checkpoint from which a run begins anew."""
 
-LONGEST_EFFECT = 56
-"""Characters of what changed in one channel, and of a question."""
+LONGEST_EFFECT, MOST_CHANGES = 60, 3
+"""Characters of what changed in all channels, and of a question; and how many channels are
+shown."""
 
 LONGEST_NODE = 24
 
@@ -111,7 +112,7 @@ def _row(row: int, steps: Sequence[Step], layout: Layout, before: Sequence[Html]
     cells = [
         element("td", step.number, class_="number"),
         element("td", made_by),
-        element("td", *map(_change_chip, step.changes)),
+        element("td", *_change_chips(step.changes), style="max-width:none"),
         element("td", *_next_cell(step)),
         element("td", *_checkpoint_cell(step, step is steps[-1])),
     ]
@@ -119,10 +120,22 @@ def _row(row: int, steps: Sequence[Step], layout: Layout, before: Sequence[Html]
     return element("tr", *before, *cells, title=tip, style=f"height:{ROW}px")
 
 
-def _change_chip(change: Change) -> Html:
+def _change_chips(changes: Sequence[Change]) -> list[Html]:
+    """Show the first changes, the shorter the more there are, so that they fit beside each other;
+    and how many others there are.
+    """
+    first, others = changes[:MOST_CHANGES], changes[MOST_CHANGES:]
+    length = LONGEST_EFFECT // max(1, len(first))
+    chips = [_change_chip(change, length) for change in first]
+    told = "; ".join(map(str, others))
+    more = element("span", f"and {len(others)} more", class_="chip", title=one_line(told, 600))
+    return [*chips, more] if others else chips
+
+
+def _change_chip(change: Change, length: int) -> Html:
     name = element("span", change.channel, class_="dim")
-    effect = one_line(change.effect, LONGEST_EFFECT)
-    return element("span", name, f" {effect}", class_="chip", title=str(change))
+    effect = f" {one_line(change.effect, length)}"
+    return element("span", name, effect, class_="chip", title=str(change))
 
 
 def _next_cell(step: Step) -> list[Html]:

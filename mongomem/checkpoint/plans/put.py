@@ -114,7 +114,11 @@ class Put:
 
 
 async def put(
-    context: Context, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
+    context: Context,
+    config: RunnableConfig,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    given: Mapping[str, Serialized] | None = None,
 ) -> RunnableConfig:
     """Store a checkpoint; return the config that leads to it.
 
@@ -128,6 +132,9 @@ async def put(
     generation is a condition of the command that writes. Reading thread and parent first would cost
     every put a round trip, and spare a few a second attempt.
 
+    Of a checkpoint that was serialized before, `given` are the bytes of its body and of all its
+    channels: they are stored as they are.
+
     Raises:
         ContentionError: Others changed the thread at the same time, again and again.
     """
@@ -135,9 +142,8 @@ async def put(
     checkpoint = _checked(checkpoint)
     task = _task(context, config, address, checkpoint, metadata)
     ground = base_from_cache(context, address)
-    values = await _serialized(
-        context, checkpoint, task.truth, ground.parent if ground else NO_PARENT
-    )
+    parent = ground.parent if ground else NO_PARENT
+    values = dict(given or await _serialized(context, checkpoint, task.truth, parent))
     await ensure_setup(context)
     for attempt in range(MAX_ATTEMPTS):
         if ground is None:

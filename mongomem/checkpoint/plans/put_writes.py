@@ -72,7 +72,13 @@ async def put_writes(
     if address.checkpoint_id is None:
         raise InvalidInputError("config has no checkpoint_id: writes belong to one checkpoint")
     task, path = identifier("task_id", task_id), identifier("task_path", task_path)
-    pending = _serialized(context, writes)
+    await store_writes(context, address, task, path, _serialized(context, writes))
+
+
+async def store_writes(
+    context: Context, address: CheckpointRef, task: str, path: str, pending: Sequence[PendingWrite]
+) -> None:
+    """Store the serialized writes of a task beside its checkpoint, see `put_writes`."""
     if not pending:
         return
     await ensure_setup(context)

@@ -140,6 +140,13 @@ def test_a_history_that_is_cut_begins_with_a_line_from_above(graph: Any) -> None
     assert rows(display.timeline(steps).html)[0][2] == ("messages + ai: Dear Bob (and 1 before it)")
 
 
+def test_of_many_changes_the_first_are_shown(graph: Any) -> None:
+    many = graph.get_state(CONFIG)._replace(values={f"c{n}": "x" * 90 for n in range(9)})
+    (cells,) = rows(display.timeline([many]).html)
+    expected = "".join(f"c{n} = {'x' * 17}…" for n in range(3))
+    assert cells[2] == f"{expected}and 6 more"
+
+
 def test_no_more_than_the_limit_is_shown(graph: Any) -> None:
     shown = display.timeline(history(graph), limit=2)
     assert [cells[0] for cells in rows(shown.html)] == ["0", "1"]

@@ -1,0 +1,161 @@
+"""Plans: the items below a namespace as JSON, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import bson
+from langgraph.store.base import PutOp
+
+from mongomem.engine.commands import BulkWrite, Find, Update
+from mongomem.store.context import Context
+from mongomem.store.documents.item import BY_ID, SHOWN
+from mongomem.store.documents.namespace import Namespace, id_range, item_id, path_of
+from mongomem.store.documents.ops import group_ops
+from mongomem.store.documents.stored_item import StoredItem, sound_items
+from mongomem.store.documents.value import decode_value, encode_value
+from mongomem.store.plans.batch import batch
+from mongomem.transfer.json_parts import Part
+from mongomem.transfer.pieces import base64_of
+
+PAGE = 100
+"""How many items are read or written at a time."""
+
+LONGEST_INTEGER = 4096
+"""In bits. Python writes no integer of more than 4,300 digits (``sys.set_int_max_str_digits``)."""
+
+
+async def export_items(context: Context, namespace: Namespace) -> list[dict[str, Any]]:
+    """Return the items below a namespace as JSON, in the order of their ids. Damaged ones are left
+    out, and those that have expired.
+    """
+    found: list[dict[str, Any]] = []
+    shown, condition = {**SHOWN, "index_fields": 1}, id_range(namespace)
+    while True:
+        page = await Find(
+            context.items, {"_id": condition}, shown, sort=[("_id", 1)], limit=PAGE, hint=BY_ID
+        )
+        now, chosen = context.now(), {one["_id"]: one.get("index_fields") for one in page}
+        found += [
+            _item_json(stored, chosen[stored.id], len(namespace))
+            for stored in sound_items(page, context.damage)
+            if not context.expiry.is_over(stored.expires_at, now)
+        ]
+        if len(page) < PAGE:
+            return found
+        condition = {**condition, "$gt": page[-1]["_id"]}
+
+
+def _item_json(stored: StoredItem, index: object, depth: int) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "namespace": [*stored.namespace[depth:]],
+        "key": stored.fields["key"],
+        "value": _readable(stored.value),
+        "created_at": stored.fields["created_at"].isoformat(),
+        "updated_at": stored.updated_at.isoformat(),
+    }
+    if not _is_json(stored.value):
+        encoded = encode_value(stored.value, "value")
+        held = {"readable": encoded.readable, "exact": encoded.exact}
+        made["encoded"] = base64_of(bson.encode(held))
+    if stored.ttl_minutes is not None:
+        made["ttl_minutes"] = stored.ttl_minutes
+    if index is not None:
+        made["index"] = index
+    return made
+
+
+def _is_json(value: object) -> bool:
+    """Say whether JSON gives a value back as it is."""
+    if isinstance(value, dict):
+        return all(_is_json(element) for element in value.values())
+    if isinstance(value, list):
+        return all(_is_json(element) for element in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return value.bit_length() <= LONGEST_INTEGER
+    return value is None or isinstance(value, str)
+
+
+def _readable(value: Any) -> Any:
+    """Return a value as JSON can say it."""
+    if isinstance(value, dict):
+        return {key: _readable(element) for key, element in value.items()}
+    if isinstance(value, list | tuple):
+        return [_readable(element) for element in value]
+    if isinstance(value, bytes):
+        return base64_of(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if _is_json(value):
+        return value
+    return hex(value) if isinstance(value, int) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenItem:
+    """An item of a document that is imported, checked."""
+
+    part: Part
+    op: PutOp
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, part: Part, namespace: Namespace) -> GivenItem:
+        below, key = part.member("namespace").texts(), part.member("key").text()
+        ttl, index = part.optional("ttl_minutes"), part.optional("index")
+        op = PutOp(
+            (*namespace, *below),
+            key,
+            _value(part),
+            None if index is None else index.value,
+            None if ttl is None else ttl.value,
+        )
+        try:
+            group_ops([op], None)
+        except Exception as error:
+            raise part.named(error) from error
+        return cls(part, op, part.member("created_at").time(), part.member("updated_at").time())
+
+    def times(self) -> Update:
+        """Return the write that gives the item the times that it had."""
+        place = {"_id": item_id(self.op.namespace, self.op.key), "path": path_of(self.op.namespace)}
+        times = {"created_at": self.created_at, "updated_at": self.updated_at}
+        stamp = {"changed_at": {"$type": "timestamp"}}
+        return Update(place, {"$set": times, "$currentDate": stamp})
+
+
+def _value(part: Part) -> dict[str, Any]:
+    """Return the value of an item: what is encoded, else what stands there as JSON."""
+    if (encoded := part.optional("encoded")) is None:
+        return part.member("value").object()
+    try:
+        held = bson.decode(encoded.data())
+        return decode_value(held["readable"], held["exact"])
+    except Exception as error:
+        raise encoded.wrong("an encoded value") from error
+
+
+def given_items(parts: Iterable[Part], namespace: Namespace) -> list[GivenItem]:
+    """Check the items of a document that is imported, for a namespace.
+
+    Raises:
+        InvalidInputError: One cannot be stored. Names it.
+    """
+    return [GivenItem.of(part, namespace) for part in parts]
+
+
+async def import_items(context: Context, items: Sequence[GivenItem]) -> None:
+    """Store items with the times that they had; one that is there is replaced. An item that expires
+    lives its time from now on.
+    """
+    for start in range(0, len(items), PAGE):
+        page = items[start : start + PAGE]
+        await batch(context, [one.op for one in page])
+        await BulkWrite(context.items, [one.times() for one in page], ordered=False)

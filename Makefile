@@ -25,7 +25,8 @@ chat: .venv/demo
 	@$(BIN)/python examples/chatbot.py
 
 notebook: .venv/notebooks
-	$(BIN)/jupyter lab notebooks/01-threads.ipynb
+	$(BIN)/jupyter trust notebooks/*.ipynb # else the outputs that are stored are shown without styles
+	$(BIN)/jupyter lab --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/notebooks/01-threads.ipynb
 
 notebooks: .venv/notebooks
 	$(BIN)/python notebooks/execute.py

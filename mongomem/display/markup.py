@@ -24,12 +24,15 @@ white-space:nowrap;overflow:hidden;text-overflow:ellipsis;max-width:34em}
 .mongomem .chip{display:inline-block;border-radius:9px;padding:1px 8px;margin-right:5px;
 font-size:12px;max-width:30em;overflow:hidden;text-overflow:ellipsis;vertical-align:middle;background:rgba(128,128,128,.16)}
 .mongomem .dim{opacity:.62}
-.mongomem .number{text-align:right;font-variant-numeric:tabular-nums}
+.mongomem .plain{display:none}
 .mongomem code{font-size:11px;background:none;color:inherit;padding:0}
 """.replace("\n", "").replace(".mongomem", ".mongomem" * 3)
 """The style of everything shown, below one class, which is named thrice to weigh more than the
 notebook's own rules for tables. It leaves the colours of text and page to the notebook, which may
-be dark."""
+be dark.
+
+A viewer that does not trust a notebook drops the style and all SVG. What has the class ``plain`` is
+shown there and only there."""
 
 
 class Html(str):
@@ -54,6 +57,17 @@ def element(tag: str, *children: str, **attributes: object) -> Html:
 def joined(*children: str) -> Html:
     """Put HTML and texts behind one another."""
     return Html("".join(one if isinstance(one, Html) else html.escape(one) for one in children))
+
+
+def cell(
+    *children: str,
+    tag: str = "td",
+    align: str = "left",
+    style: str = "",
+    **attributes: object,
+) -> Html:
+    """Build a cell of a table, which says itself how it is aligned."""
+    return element(tag, *children, style=f"text-align:{align};{style}", **attributes)
 
 
 def page(*children: str) -> Html:

@@ -10,7 +10,7 @@ from langgraph.store.base import Item, SearchItem
 
 from mongomem.arguments import checked_number, shown
 from mongomem.display.descriptions import described
-from mongomem.display.markup import Html, element, one_line, page
+from mongomem.display.markup import Html, cell, element, one_line, page
 from mongomem.display.results import Rendered, aligned
 from mongomem.errors import InvalidInputError
 
@@ -112,7 +112,7 @@ def _lines(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
 
 
 def _table(rows: Sequence[Row], names: Sequence[str]) -> Html:
-    head = element("tr", *(element("th", one_line(name, LONGEST_CELL)) for name in names))
+    head = element("tr", *(cell(one_line(name, LONGEST_CELL), tag="th") for name in names))
     body = [
         element("tr", *(_html_cell(name, row.get(name)) for name in names), style="height:30px")
         for row in rows
@@ -123,10 +123,11 @@ def _table(rows: Sequence[Row], names: Sequence[str]) -> Html:
 def _html_cell(name: str, value: object) -> Html:
     text = _cell(name, value, LONGEST_CELL)
     if name == SCORE and isinstance(value, float):
-        return element("td", text, Html(" "), _bar(value))
-    kind = "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
-    dimmed = "dim" if name in ("updated_at", "created_at") else kind
-    return element("td", text, class_=dimmed, title=_cell(name, value, 600))
+        return cell(text, Html(" "), _bar(value))
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    dimmed = "dim" if name in ("updated_at", "created_at") else ""
+    align = "right" if is_number else "left"
+    return cell(text, align=align, class_=dimmed, title=_cell(name, value, 600))
 
 
 def _bar(score: float) -> Html:

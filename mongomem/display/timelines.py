@@ -10,14 +10,14 @@ from langgraph.types import StateSnapshot
 from mongomem.arguments import checked_number
 from mongomem.display.lane_drawings import ROW, colour_of, drawing, text_rail
 from mongomem.display.lanes import Layout, layout_of
-from mongomem.display.markup import Html, element, one_line, page
+from mongomem.display.markup import Html, cell, element, one_line, page
 from mongomem.display.results import Rendered, aligned
 from mongomem.display.thread_history import Change, Step, steps_of
 
 AMBER, RED = "#d97706", "#ef4444"
 """Of what a node asks, and of its errors."""
 
-HEAD = ("", "step", "source", "what changed", "next", "checkpoint")
+HEAD = ("step", "source", "what changed", "next", "checkpoint")
 
 FORK = "fork"
 """The source of a checkpoint from which a run begins anew."""
@@ -96,25 +96,28 @@ def _said(step: Step) -> list[str]:
 
 def _table(steps: Sequence[Step], layout: Layout) -> Html:
     """Draw the steps as a table; the lanes are one drawing in its first column, as high as all
-    rows.
+    rows, and a text in each row for viewers that drop drawings.
     """
     style = "padding:0 8px 0 0;border:0;overflow:visible;max-width:none"
-    lanes = element("td", drawing(steps, layout), rowspan=len(steps), style=style)
+    lanes = cell(drawing(steps, layout), rowspan=len(steps), style=style)
     rows = [_row(row, steps, layout, [lanes] if row == 0 else []) for row in range(len(steps))]
-    head = element("tr", *(element("th", name) for name in HEAD))
+    before = cell("", tag="th"), cell("", tag="th", class_="plain")
+    head = element("tr", *before, *(cell(name, tag="th") for name in HEAD))
     return element("table", element("thead", head), element("tbody", *rows))
 
 
 def _row(row: int, steps: Sequence[Step], layout: Layout, before: Sequence[Html]) -> Html:
     step = steps[row]
     colour = colour_of(layout.of_row[row])
+    rail = element("code", text_rail(row, layout).replace(" ", "\u00a0"))
     made_by = element("span", _made_by(row, steps, layout), style=f"color:{colour};font-weight:600")
     cells = [
-        element("td", step.number, class_="number"),
-        element("td", made_by),
-        element("td", *_change_chips(step.changes), style="max-width:none"),
-        element("td", *_next_cell(step)),
-        element("td", *_checkpoint_cell(step, step is steps[-1])),
+        cell(rail, class_="plain"),
+        cell(step.number, align="right"),
+        cell(made_by),
+        cell(*_change_chips(step.changes), style="max-width:none"),
+        cell(*_next_cell(step)),
+        cell(*_checkpoint_cell(step, step is steps[-1])),
     ]
     tip = one_line(f"{step.id} {step.created_at} {step.namespace}", 200)
     return element("tr", *before, *cells, title=tip, style=f"height:{ROW}px")

@@ -24,13 +24,28 @@ def parsed(html: str) -> Element:
 
 
 def rows(html: str) -> list[list[str]]:
-    """List the texts of the cells of a table, row by row, without its head and its drawings."""
+    """List the texts of the cells of a table, row by row, without its head, its drawings, and what
+    is shown in their place.
+    """
     return [
-        ["".join(cell.itertext()).strip() for cell in row.iter("td") if cell.find("svg") is None]
+        [
+            "".join(cell.itertext()).strip()
+            for cell in row.iter("td")
+            if cell.find("svg") is None and not is_plain(cell)
+        ]
         for row in parsed(html).iter("tr")
         if row.find("td") is not None
     ]
 
 
 def heads(html: str) -> list[str]:
-    return ["".join(cell.itertext()) for cell in parsed(html).iter("th")]
+    return ["".join(cell.itertext()) for cell in parsed(html).iter("th") if cell.text]
+
+
+def plain(html: str) -> list[str]:
+    """List what stands in the place of drawings, row by row."""
+    return ["".join(cell.itertext()) for cell in parsed(html).iter("td") if is_plain(cell)]
+
+
+def is_plain(cell: Element) -> bool:
+    return cell.get("class") == "plain"

@@ -16,7 +16,7 @@ from mongomem.display.lanes import layout_of
 from mongomem.display.markup import one_line
 from mongomem.display.thread_history import changes, steps_of
 from mongomem.errors import InvalidInputError
-from support.html import heads, parsed, rows
+from support.html import heads, parsed, plain, rows
 
 CONFIG: Any = {"configurable": {"thread_id": "1"}}
 
@@ -61,7 +61,7 @@ def test_a_row_says_what_a_step_did_and_where_it_leads(graph: Any) -> None:
         ["0", "loop", "messages + human: Write to Bob.", "→ draft"],
         ["1", "loop", "messages + ai: Dear Bob", "→ approve asks: Send it?"],
     ]
-    assert heads(shown.html) == ["", "step", "source", "what changed", "next", "checkpoint"]
+    assert heads(shown.html) == ["step", "source", "what changed", "next", "checkpoint"]
     newest = history(graph)[0].config["configurable"]["checkpoint_id"]
     assert rows(shown.html)[-1][4] == f"…{newest[-6:]} latest"
 
@@ -92,6 +92,12 @@ def test_forks_are_branches(graph: Any) -> None:
     assert [dot.get("cy") for dot in drawn.findall("circle")] == [
         str(31 * (row + 0.5)) for row in range(6)
     ]
+
+
+def test_branches_are_text_too_where_drawings_are_dropped(graph: Any) -> None:
+    fork(graph)
+    expected = ["●", "●─╮", "●\u00a0│", "●\u00a0│", "●\u00a0│", "\u00a0\u00a0●"]
+    assert plain(display.timeline(history(graph)).html) == expected
 
 
 @pytest.mark.parametrize("forks", [1, 2, 3, 5])

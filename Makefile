@@ -4,11 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --only-binary :all: --constraint constraints.txt
 
-.PHONY: help demo chat test lint bench acceptance docs clean
+.PHONY: help demo chat notebook notebooks test lint bench acceptance docs clean
 
 help:
 	@echo "make demo        a chatbot that remembers, on a written-out conversation; run it twice"
 	@echo "make chat        the same at the keyboard"
+	@echo "make notebook    the notebooks in JupyterLab"
+	@echo "make notebooks   run all notebooks from a clean state, and keep what they show"
 	@echo "make test        all tests, on a real MongoDB that they start themselves"
 	@echo "make lint        ruff and mypy"
 	@echo "make bench       measurements"
@@ -21,6 +23,13 @@ demo: .venv/demo
 
 chat: .venv/demo
 	@$(BIN)/python examples/chatbot.py
+
+notebook: .venv/notebooks
+	$(BIN)/jupyter trust notebooks/*.ipynb # else the outputs that are stored are shown without styles
+	$(BIN)/jupyter lab --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/notebooks/01-threads.ipynb
+
+notebooks: .venv/notebooks
+	$(BIN)/python notebooks/execute.py
 
 test: .venv/dev
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
@@ -49,6 +58,11 @@ $(BIN)/pip:
 .venv/demo: pyproject.toml constraints.txt | $(BIN)/pip
 	@echo "installing into .venv: about 450 MB, half a minute after the downloads"
 	$(INSTALL) --editable ".[server,local]"
+	touch $@
+
+.venv/notebooks: pyproject.toml constraints.txt | $(BIN)/pip
+	@echo "installing into .venv: Jupyter, about 150 MB more"
+	$(INSTALL) --editable ".[notebooks]"
 	touch $@
 
 .venv/dev: pyproject.toml constraints.txt | $(BIN)/pip

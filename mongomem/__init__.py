@@ -29,6 +29,7 @@ from mongomem.errors import (
 )
 from mongomem.local_server.server import LocalServer, local_uri
 from mongomem.memory import MongoMemory
+from mongomem.store.plans.get_vectors import ItemVectors
 from mongomem.store.store import MongoStore
 from mongomem.transfer.users import Imported
 from mongomem.user import User
@@ -47,6 +48,7 @@ __all__ = [
     "Imported",
     "IndexMismatchError",
     "InvalidInputError",
+    "ItemVectors",
     "LocalServer",
     "LocalServerError",
     "MongoMemory",

@@ -8,7 +8,7 @@ checkpoint/        the saver, on real servers and every kind of client
 store/             the store likewise
 local_server/      the embedded server
 acceptance/        both memories as users meet them: connections, rights, agents, the chatbot, the
-                   documents
+                   documents, the notebooks
 support/           what tests share; no test is there
 fixtures/          documents that past versions stored
 """
@@ -27,9 +27,8 @@ from pymongo import MongoClient
 from support.openai_server import OpenAIServer
 
 if sys.version_info < (3, 11):
-    collect_ignore = [
-        "acceptance/test_clients_deepagents.py"
-    ]  # deepagents is for Python 3.11 and newer
+    # deepagents, and the saver that a notebook compares with, are for Python 3.11 and newer
+    collect_ignore = ["acceptance/test_clients_deepagents.py", "acceptance/test_notebooks.py"]
 
 
 @pytest.fixture(scope="session")

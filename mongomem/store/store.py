@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 from langgraph.store.base import (
     NOT_PROVIDED,
-    BaseStore,
     GetOp,
     IndexConfig,
     Item,
@@ -27,19 +26,17 @@ from mongomem.engine.clock import utc_now
 from mongomem.engine.request_batcher import RequestBatcher
 from mongomem.engine.runners import Concerns, begins_at_call, runners_for
 from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
-from mongomem.store import sweeper
 from mongomem.store.context import Backend, Context, context_for
 from mongomem.store.documents.ops import GroupedOps, group_ops, list_op, put_op
 from mongomem.store.documents.ttl import checked_config
+from mongomem.store.namespace_methods import NamespaceMethods
 from mongomem.store.plans import batch
-from mongomem.store.plans.put import delete_expired, delete_namespace
-from mongomem.store.plans.reindex import reindex
 from mongomem.store.plans.setup import setup
 
 INDEX_CACHE_BYTES = 512 * 2**20
 
 
-class MongoStore(BaseStore):
+class MongoStore(NamespaceMethods):
     """Keeps items in MongoDB by namespace and key: filters, expiry, and search by meaning on any
     server.
 
@@ -283,73 +280,6 @@ class MongoStore(BaseStore):
     def adelete(self, namespace: tuple[str, ...], key: str) -> Coroutine[Any, Any, None]:
         """Do what `delete` does."""
         return self._puts(lambda: group_ops([PutOp(namespace, key, None)], None))
-
-    def delete_namespace(self, prefix: tuple[str, ...]) -> int:
-        """Delete every item below a prefix of one label or more; return how many. Can be
-        repeated.
-        """
-        return self._runners.run(delete_namespace(self._context(), prefix))
-
-    @begins_at_call
-    def adelete_namespace(self, prefix: tuple[str, ...]) -> Coroutine[Any, Any, int]:
-        """Do what `delete_namespace` does."""
-        return self._runners.arun(delete_namespace(self._context(), prefix))
-
-    def sweep_ttl(self) -> int:
-        """Delete every item that has expired; return how many. The server does the same within a
-        minute.
-        """
-        return self._runners.run(delete_expired(self._context()))
-
-    @begins_at_call
-    def asweep_ttl(self) -> Coroutine[Any, Any, int]:
-        """Do what `sweep_ttl` does."""
-        return self._runners.arun(delete_expired(self._context()))
-
-    def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> sweeper.Started:
-        """Return a future that is done, as ``PostgresStore`` returns one: the server deletes
-        expired items.
-        """
-        return sweeper.start(sweep_interval_minutes)
-
-    async def astart_ttl_sweeper(
-        self, sweep_interval_minutes: int | None = None
-    ) -> Awaitable[None]:
-        """Do what `start_ttl_sweeper` does, and return something to await or cancel."""
-        return sweeper.awaitable(sweeper.start(sweep_interval_minutes))
-
-    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """Return True, as ``PostgresStore`` does without a sweeper."""
-        return sweeper.stop(timeout)
-
-    async def astop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """Do what `stop_ttl_sweeper` does."""
-        return sweeper.stop(timeout)
-
-    def reindex(self, force: bool = False) -> int:
-        """Make all vectors by the current `index`; return how many items were changed.
-
-        To be called after a change of `index`. The new configuration is stored with the first items
-        that are embedded: an embedder that fails at once changes nothing. Searches work meanwhile;
-        items that are not converted follow unscored. A reindex that was cut short continues when it
-        is called again.
-
-        Args:
-            force: Make every vector again, also where the configuration is the same: for a model
-                that changed under its name. What was cut short is continued by the next call, with
-                `force` or without.
-
-        Raises:
-            IndexMismatchError: Another reindex to another configuration has begun; or, without
-                `force`, another model than that of the stored vectors answers by its name.
-            ReindexError: Some items cannot be converted; it names them, and all others are.
-        """
-        return self._runners.run(reindex(self._context(), force))
-
-    @begins_at_call
-    def areindex(self, force: bool = False) -> Coroutine[Any, Any, int]:
-        """Do what `reindex` does."""
-        return self._runners.arun(reindex(self._context(), force))
 
     def list_namespaces(
         self,

@@ -62,7 +62,7 @@ def database_of(store: MongoStore) -> Any:
 
 
 def merged(store: MongoStore, changes: Any, ttl: float | None = None) -> dict[str, Any]:
-    return store._runners.run(merge_item(store._context, NS, KEY, changes, ttl))
+    return store._runners.run(merge_item(store._context(), NS, KEY, changes, ttl))
 
 
 def value(store: MongoStore) -> Any:
@@ -105,7 +105,7 @@ def test_an_item_lives_as_long_as_it_is_told() -> None:
 
 def test_what_is_stored_is_what_was_passed_at_the_call() -> None:
     store, changes = store_with(), {"likes": {"tea": [1]}}
-    plan = Stepped(merge_item(store._context, NS, KEY, changes), database_of(store))
+    plan = Stepped(merge_item(store._context(), NS, KEY, changes), database_of(store))
     plan.perform(1)
     changes["likes"]["tea"].append(2)
     plan.perform()
@@ -132,7 +132,7 @@ def test_changes_that_cannot_be_stored_are_named(changes: Any, told: str) -> Non
 
 
 def test_a_wrong_place_is_refused_before_anything_is_read() -> None:
-    plan = merge_item(store_with()._context, ("a.b",), KEY, {})
+    plan = merge_item(store_with()._context(), ("a.b",), KEY, {})
     with pytest.raises(InvalidNamespaceError):
         plan.send(None)
 
@@ -140,7 +140,7 @@ def test_a_wrong_place_is_refused_before_anything_is_read() -> None:
 def test_a_damaged_item_is_not_merged_into() -> None:
     store = store_with()
     merged(store, {"name": "Ada"})
-    items = database_of(store)[store._context.items].collection
+    items = database_of(store)[store._context().items].collection
     items.update_one({}, {"$set": {"value": 7}})
     with pytest.raises(CorruptDataError, match="profile"):
         merged(store, {"a": 1})
@@ -151,7 +151,7 @@ def test_a_damaged_item_is_not_merged_into() -> None:
 def test_the_write_is_one_and_conditional() -> None:
     store = store_with()
     merged(store, {"a": 1})
-    plan = merge_item(store._context, NS, KEY, {"b": 1})
+    plan = merge_item(store._context(), NS, KEY, {"b": 1})
     find: Any = plan.send(None)
     assert isinstance(find, Find)
     write: Any = plan.send(find.perform(database_of(store)))
@@ -165,7 +165,7 @@ def test_the_write_is_one_and_conditional() -> None:
 
 def test_what_never_settles_ends_in_one_error() -> None:
     store, pauses = store_with(), []
-    plan = merge_item(store._context, NS, KEY, {"a": 1})
+    plan = merge_item(store._context(), NS, KEY, {"a": 1})
 
     def go_on(answer: Any) -> Any:
         """Perform one command, with another write before each write of the plan."""
@@ -207,7 +207,9 @@ def test_no_interleaving_loses_a_change(
     store = MongoStore(mongo_client, shared_database, auto_setup=False)
     store.delete(NS, KEY)
     plans = [
-        Stepped(merge_item(store._context, NS, KEY, patch), database_of(store)) for patch in PATCHES
+        Stepped(merge_item(store._context(), NS, KEY, patch), database_of(store))
+        for patch in PATCHES
+        for patch in PATCHES
     ]
     there, written = None, {}
     for turn in [*order, *(one for _ in range(4 * WRITERS) for one in range(WRITERS))]:
@@ -256,7 +258,7 @@ async def test_many_tasks_lose_nothing(mongo_uri: str, database_name: str) -> No
 
         async def write(one: int) -> None:
             for changes in changes_of(one, each):
-                await store._runners.arun(merge_item(store._context, NS, KEY, changes))
+                await store._runners.arun(merge_item(store._context(), NS, KEY, changes))
 
         await asyncio.gather(*map(write, range(writers)))
         item = await store.aget(NS, KEY)

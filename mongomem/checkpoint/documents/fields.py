@@ -82,8 +82,8 @@ def decode_value(fields: Mapping[str, Any], inline: bytes) -> StoredValue:
 
 
 def decode_values(described: Sequence[Mapping[str, Any]], content: bytes) -> list[StoredValue]:
-    """Read the values of a document, whose inline bytes are one behind the other in its content, each of
-    its `length`.
+    """Read the values of a document, whose inline bytes are one behind the other in its content,
+    each of its `length`.
     """
     lengths = [read_count(fields, "length") for fields in described]
     if sum(lengths) != len(content):

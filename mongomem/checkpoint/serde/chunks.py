@@ -16,8 +16,8 @@ append would change. The hashes of the chunks, joined, are bytes themselves: a h
 is long it is cut and stored the same way, one level up, and its own tail stays inline too:
 
     bytes     = head + chunks of the hashes in hash_levels[-1] + tail
-    hash_levels[-1] = chunks of the hashes in hash_levels[-2], joined, + the inline end of this level,
-                and so on up to hash_levels[0]
+    hash_levels[-1] = chunks of the hashes in hash_levels[-2], joined, + the inline end of this
+                level, and so on up to hash_levels[0]
 
 The format depends on no cutter: any cut that joins to the same bytes reads the same. Pure: no
 document, no serializer, no server.
@@ -58,8 +58,8 @@ class StoredValue:
     Attributes:
         type: The serializer's name for the encoding, e.g. ``"msgpack"``.
         inline: The inline bytes: all of them, or head and tail of a value in chunks.
-        hash_levels: The inline bytes of the hash list by level, the highest first; empty where `inline` is
-            all.
+        hash_levels: The inline bytes of the hash list by level, the highest first; empty where
+            `inline` is all.
         size: Length of the serialized bytes.
     """
 

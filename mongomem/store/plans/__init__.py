@@ -10,6 +10,7 @@
     put              puts and deletions of a batch; delete_namespace
     merge            changes merged into one item, which no concurrent writer undoes
     reindex          make all vectors again
+    get_vectors      items with the vectors that are stored with them
     model_check      whether the model is the one that made the vectors; paths that give no text
 
 Rules that every plan keeps:

@@ -1,0 +1,158 @@
+"""`timeline`: the history of a thread, a step a row, its forks as branches beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.types import StateSnapshot
+
+from mongomem.arguments import checked_number
+from mongomem.display.lane_drawings import ROW, colour_of, drawing, text_rail
+from mongomem.display.lanes import Layout, layout_of
+from mongomem.display.markup import Html, cell, element, one_line, page
+from mongomem.display.results import Rendered, aligned
+from mongomem.display.thread_history import Change, Step, steps_of
+
+AMBER, RED = "#d97706", "#ef4444"
+"""Of what a node asks, and of its errors."""
+
+HEAD = ("step", "source", "what changed", "next", "checkpoint")
+
+FORK = "fork"
+"""The source of a checkpoint from which a run begins anew."""
+
+LONGEST_EFFECT, MOST_CHANGES = 60, 3
+"""Characters of what changed in all channels, and of a question; and how many channels are
+shown."""
+
+LONGEST_NODE = 24
+
+SHORT_ID = 6
+"""How many characters of an id are shown: its last, which are random."""
+
+
+def timeline(history: Iterable[StateSnapshot | CheckpointTuple], *, limit: int = 200) -> Rendered:
+    """Show the history of a thread: oldest step first, forks as branches.
+
+    A row has the step and its source, what it changed, the nodes that run next, what they asked,
+    and the last characters of the checkpoint's id.
+
+    Args:
+        history: ``list(graph.get_state_history(config))``, or ``list(saver.list(config))``, in any
+            order. In async code ``[one async for one in graph.aget_state_history(config)]``.
+        limit: How many steps are shown at most: the newest.
+
+    Raises:
+        InvalidInputError: An argument is of the wrong kind.
+    """
+    most = checked_number("limit", limit, least=1)
+    found = steps_of(history)
+    steps = found[-most:]
+    if not steps:
+        return Rendered("(no checkpoints)", page(element("em", "no checkpoints")))
+    layout = layout_of(steps)
+    note = f"{len(found) - most} earlier steps are not shown" if len(found) > most else ""
+    lines = [note] if note else []
+    return Rendered(
+        "\n".join(lines + _lines(steps, layout)),
+        page(*(element("div", line, class_="dim") for line in lines), _table(steps, layout)),
+    )
+
+
+def _made_by(row: int, steps: Sequence[Step], layout: Layout) -> str:
+    """Say what made a step, and of a fork where it leaves."""
+    source, origin = steps[row].source, layout.origin(row)
+    if origin is None:
+        return source
+    return f"{'' if source == FORK else f'{source}, '}fork of step {steps[origin].number}"
+
+
+def _leads_to(step: Step) -> str:
+    names = ", ".join(one_line(name, LONGEST_NODE) for name in step.next)
+    return f"→ {names}" if names else "end"
+
+
+def _lines(steps: Sequence[Step], layout: Layout) -> list[str]:
+    """Draw the steps as text, as ``git log --graph`` does."""
+    return aligned(
+        [
+            (
+                text_rail(row, layout),
+                step.number.rjust(2),
+                _made_by(row, steps, layout),
+                _leads_to(step),
+                "; ".join(_said(step)),
+            )
+            for row, step in enumerate(steps)
+        ]
+    )
+
+
+def _said(step: Step) -> list[str]:
+    asked = [f"asks: {value}" for value in step.interrupts]
+    return [*map(str, step.changes), *asked, *step.errors]
+
+
+def _table(steps: Sequence[Step], layout: Layout) -> Html:
+    """Draw the steps as a table; the lanes are one drawing in its first column, as high as all
+    rows, and a text in each row for viewers that drop drawings.
+    """
+    style = "padding:0 8px 0 0;border:0;overflow:visible;max-width:none"
+    lanes = cell(drawing(steps, layout), rowspan=len(steps), style=style)
+    rows = [_row(row, steps, layout, [lanes] if row == 0 else []) for row in range(len(steps))]
+    before = cell("", tag="th"), cell("", tag="th", class_="plain")
+    head = element("tr", *before, *(cell(name, tag="th") for name in HEAD))
+    return element("table", element("thead", head), element("tbody", *rows))
+
+
+def _row(row: int, steps: Sequence[Step], layout: Layout, before: Sequence[Html]) -> Html:
+    step = steps[row]
+    colour = colour_of(layout.of_row[row])
+    rail = element("code", text_rail(row, layout).replace(" ", "\u00a0"))
+    made_by = element("span", _made_by(row, steps, layout), style=f"color:{colour};font-weight:600")
+    cells = [
+        cell(rail, class_="plain"),
+        cell(step.number, align="right"),
+        cell(made_by),
+        cell(*_change_chips(step.changes), style="max-width:none"),
+        cell(*_next_cell(step)),
+        cell(*_checkpoint_cell(step, step is steps[-1])),
+    ]
+    tip = one_line(f"{step.id} {step.created_at} {step.namespace}", 200)
+    return element("tr", *before, *cells, title=tip, style=f"height:{ROW}px")
+
+
+def _change_chips(changes: Sequence[Change]) -> list[Html]:
+    """Show the first changes, the shorter the more there are, so that they fit beside each other;
+    and how many others there are.
+    """
+    first, others = changes[:MOST_CHANGES], changes[MOST_CHANGES:]
+    length = LONGEST_EFFECT // max(1, len(first))
+    chips = [_change_chip(change, length) for change in first]
+    told = "; ".join(map(str, others))
+    more = element("span", f"and {len(others)} more", class_="chip", title=one_line(told, 600))
+    return [*chips, more] if others else chips
+
+
+def _change_chip(change: Change, length: int) -> Html:
+    name = element("span", change.channel, class_="dim")
+    effect = f" {one_line(change.effect, length)}"
+    return element("span", name, effect, class_="chip", title=str(change))
+
+
+def _next_cell(step: Step) -> list[Html]:
+    """Say where a step leads, and beside it what its nodes ask and how they failed."""
+    lead = element("span", _leads_to(step), class_="" if step.next else "dim")
+    asked = [_note(f"asks: {value}", AMBER) for value in step.interrupts]
+    return [lead, Html(" "), *asked, *(_note(value, RED) for value in step.errors)]
+
+
+def _checkpoint_cell(step: Step, is_newest: bool) -> list[Html]:
+    short = element("code", f"…{one_line(step.id[-SHORT_ID:])}", class_="dim")
+    return [short, Html(" "), element("span", "latest", class_="chip")] if is_newest else [short]
+
+
+def _note(text: str, colour: str) -> Html:
+    style = f"color:{colour};background:{colour}22"
+    return element("span", one_line(text, LONGEST_EFFECT), class_="chip", style=style, title=text)

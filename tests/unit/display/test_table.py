@@ -1,0 +1,114 @@
+"""Tables of items, threads and other rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from langgraph.store.base import Item, SearchItem
+
+from mongomem import Thread, display
+from mongomem.errors import InvalidInputError
+from support.html import heads, parsed, rows
+
+WHEN = datetime(2030, 1, 2, 3, 4, 5, 678, timezone.utc)
+NS = ("ada", "memories")
+
+
+def found(key: str, value: dict[str, Any], score: float | None, ns: Any = NS) -> SearchItem:
+    return SearchItem(ns, key, value, WHEN, WHEN, score)
+
+
+def test_search_results_come_with_their_scores() -> None:
+    shown = display.table(
+        [found("pet", {"text": "A dog.", "tags": ["a", "b"]}, 0.4567), found("x", {"n": 1.5}, None)]
+    )
+    assert heads(shown.html) == ["score", "key", "text", "tags", "n", "updated_at"]
+    assert rows(shown.html) == [
+        ["0.46", "pet", "A dog.", "a, b", "", "2030-01-02 03:04:05"],
+        ["", "x", "", "", "1.5", "2030-01-02 03:04:05"],
+    ]
+    assert str(shown).splitlines() == [
+        "score  key  text    tags  n    updated_at",
+        "0.46   pet  A dog.  a, b       2030-01-02 03:04:05",
+        "       x                  1.5  2030-01-02 03:04:05",
+    ]
+
+
+@pytest.mark.parametrize(("score", "width"), [(-0.5, 0), (0.0, 0), (0.5, 30), (1.0, 60), (7.0, 60)])
+def test_a_score_has_a_bar(score: float, width: int) -> None:
+    bar = parsed(display.table([found("k", {}, score)]).html).find(".//td/span")
+    assert bar is not None
+    assert f"width:{width}px" in bar.get("style", "")
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    assert heads(display.table([found("k", {"a": None}, None)]).html) == ["key", "updated_at"]
+    several = [found("k", {}, None), found("k", {}, None, ("bob",))]
+    assert [cells[0] for cells in rows(display.table(several).html)] == ["ada / memories", "bob"]
+
+
+def test_a_field_called_like_a_column_keeps_its_value() -> None:
+    item = Item(namespace=NS, key="k", value={"key": "inner"}, created_at=WHEN, updated_at=WHEN)
+    shown = display.table([item])
+    assert heads(shown.html) == ["key", "value.key", "updated_at"]
+    assert rows(shown.html)[0][:2] == ["k", "inner"]
+
+
+def test_columns_can_be_chosen() -> None:
+    items = [found("k", {"text": "A dog.", "kind": "pet"}, 0.5)]
+    assert rows(display.table(items, columns=["kind", "key", "no"]).html) == [["pet", "k", ""]]
+
+
+def test_threads_and_mappings_are_rows() -> None:
+    threads = [Thread("1", WHEN, WHEN, {"user_id": "ada"}, "Hello", None)]
+    assert heads(display.table(threads).html) == [
+        "thread_id", "created_at", "metadata", "preview", "updated_at"
+    ]  # fmt: skip
+    assert rows(display.table([{"name": "data", "bytes": 12}]).html) == [["data", "12"]]
+
+
+def test_no_more_than_the_limit_is_shown() -> None:
+    shown = display.table([{"n": n} for n in range(5)], limit=2)
+    assert rows(shown.html) == [["0"], ["1"]]
+    assert str(shown).splitlines()[-1] == "3 more are not shown"
+
+
+@pytest.mark.parametrize("empty", [[], iter(()), [{}]])
+def test_nothing_is_told(empty: Any) -> None:
+    shown = display.table(empty)
+    assert str(shown) == "(no rows)"
+    assert "".join(parsed(shown.html).itertext()).endswith("no rows")
+
+
+@pytest.mark.parametrize(
+    "text", ["<script>1</script>", '"><b onclick=1>', "a\u202e\x00\x1b\nb", "x" * 100_000, "\ud800"]
+)
+def test_hostile_values_are_escaped_and_cut(text: str) -> None:
+    shown = display.table([found(text, {text: text, "list": [text] * 1000}, 0.5, (text,))])
+    assert len(rows(shown.html)) == 1
+    assert len(shown.html) < 8_000
+    assert len(str(shown).splitlines()) == 2
+    assert not set("\u202e\x00\x1b\n\ud800") & set(shown.html + str(shown).replace("\n", "", 1))
+
+
+@dataclass
+class Strange:
+    it: object
+
+
+def test_any_value_is_described() -> None:
+    endless: dict[str, Any] = {}
+    endless["itself"] = endless
+    shown = display.table(
+        [Strange(endless), Strange(float("nan")), Strange(b"1"), Strange(10**5000)]
+    )
+    assert len(rows(shown.html)) == 4
+
+
+@pytest.mark.parametrize("wrong", [None, "rows", {"a": 1}, 3, [3], [Strange]])
+def test_what_is_no_row_is_named(wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match="rows"):
+        display.table(wrong)

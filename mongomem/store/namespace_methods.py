@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine
+from typing import Any
 
 from langgraph.store.base import BaseStore
 

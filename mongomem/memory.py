@@ -239,7 +239,7 @@ class MongoMemory:
         )
 
     def erase_user(self, user_id: Identifier) -> Erased:
-        """Delete every thread and every memory of a user, bypassing every grace. Can be repeated.
+        """Delete every thread and every memory of a user, at once. Can be repeated.
 
         Threads are those that were ever put for the user, also where others had a part in them: run
         graphs with ``{"configurable": {"user_id": ...}}``. An id that is an int, a UUID, an

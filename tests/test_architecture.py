@@ -104,7 +104,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
 }
 """By a folder or a module what it may import of mongomem, beside what is `COMMON`. The two memories
-know nothing of each other: only `memory` and `user_data` see both."""
+know nothing of each other: only `memory`, `user`, `user_data` and `transfer` see both."""
 
 BELOW_THE_ENGINE = ("checkpoint.", "store.", "schema.", "transfer.", "user_data", "user_labels")
 """What knows no client, no event loop and no thread: plans of commands, and what is pure."""

@@ -13,8 +13,11 @@
     get_tuple  saver -> plans/read -> one Aggregate -> documents/checkpoint -> plans/restore ->
                plans/load
 
-Imports go down this list. Start with ``documents/__init__.py``, then ``plans/put.py``.
+``saver`` imports ``plans``, these ``context`` and ``documents``, these ``serde``. Start with
+``documents/__init__.py``, then ``plans/put.py``.
 
-A new method: its two twins in ``saver`` or ``thread_methods``, its plan in ``plans/`` (rules in
-``plans/__init__.py``), its scenario in ``tests/checkpoint/test_crashes.py``.
+A new method: its two twins in ``saver`` or ``thread_methods`` (the async one under
+`begins_at_call`), its plan in the module of ``plans/`` that is nearest (rules in
+``plans/__init__.py``), its scenario in ``tests/checkpoint/test_crashes.py``, its row in
+``tests/checkpoint/test_hostile_arguments.py``. Tests fail where one of these is missing.
 """

@@ -131,7 +131,7 @@ class Options:
         auto_setup: Whether the first write creates the indexes.
         clock: Tells the time, aware and in UTC.
         entropy: Gives so many random bytes.
-        policy: What is read that proves nothing.
+        policy: Which content is accepted without proof of its place.
     """
 
     collections: Collections

@@ -20,10 +20,11 @@ from mongomem.engine.commands import Plan
 from mongomem.engine.runners import Runners, begins_at_call
 
 
-class ThreadMethods(
-    BaseCheckpointSaver[Any]
-):  # versions are of the kind that a thread has, see `Version`
-    """The methods of a saver that are about whole threads and not about one checkpoint."""
+class ThreadMethods(BaseCheckpointSaver[Any]):
+    """The methods of a saver that are about whole threads and not about one checkpoint.
+
+    Versions are ``Any``: they are of the kind that a thread has, see `Version`.
+    """
 
     _runners: Runners
 
@@ -33,13 +34,14 @@ class ThreadMethods(
     def delete_thread(self, thread_id: str) -> None:
         """Remove a thread with everything of it, at once. Repeating it finishes an interrupted one.
 
-        What was being put meanwhile is not shown. It is removed, and with it the last that names
-        the thread, once the grace is over.
+        A put that is under way either begins the thread anew, or is not shown and is removed, with
+        the last document that names the thread, once the grace is over.
         """
         self._runners.run(self._deleting(thread_id))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Do what `delete_thread` does."""
+        # No `begins_at_call`: the plan gives whether it was done, and LangGraph's method gives None.
         await self._runners.arun(self._deleting(thread_id))
 
     def _deleting(self, thread_id: str) -> Plan[bool]:

@@ -13,6 +13,12 @@
     identity   what a model is called, so that another one is noticed
     settings   what an embedder holds, as it is written in a name
 
+A new embedder: a frozen dataclass in a module of its own that derives from `embedder.NamedEmbedder`
+and embeds in ``_documents`` (and, only where it can do better than a worker thread, in
+``_adocuments``, ``_query``, ``_aquery``); a factory that gives it its `identity.Identity`; a row in
+`resolve._embedder_of_name`, in the error texts there, and in the table above. Batches and checks of
+vectors come with the base class. `wordllama` is the shortest one to copy.
+
 Every embedder serves sync and async callers, from any thread and any number of event loops. Which
 texts are embedded, how vectors are stored and how they are compared is no matter of this folder.
 """

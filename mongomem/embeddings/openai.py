@@ -16,7 +16,7 @@ import numpy as np
 
 from mongomem.embeddings.embedder import Embedder, Vectors
 from mongomem.embeddings.identity import Identity
-from mongomem.embeddings.settings import OPENAI, ref_of_config
+from mongomem.embeddings.settings import OPENAI, url_address
 from mongomem.engine.locks import Guarded
 from mongomem.engine.workers import in_worker
 from mongomem.errors import ConfigurationError
@@ -54,7 +54,7 @@ class OpenAIEmbedder(Embedder):
 
     def identity(self) -> Identity:
         first = f"openai:{self.model}"
-        address = ref_of_config(self.clients.base_url()) or "another address"
+        address = url_address(self.clients.base_url()) or "another address"
         read = first if address == OPENAI else f"{first} at {address}"
         return Identity(self.said, read, (first,))
 

@@ -111,7 +111,7 @@ def is_aside(name: str, value: Any) -> bool:
         or (isinstance(value, str) and (not value.strip() or without_secrets(value) != value))
         or type(value).__name__ in ("SecretStr", "SecretBytes")
         or bool(SECRET.search(lowered) or ASIDE.search(lowered))
-        or (isinstance(value, str) and ref_of_config(value) == OPENAI)
+        or (isinstance(value, str) and url_address(value) == OPENAI)
     )
 
 
@@ -125,7 +125,7 @@ def written(value: Any, *, containers: bool = False) -> str | None:
     if isinstance(value, Enum):
         return written(value.value)
     if isinstance(value, str):
-        return _text(ref_of_config(value) or value)
+        return _text(url_address(value) or value)
     if value is None or isinstance(value, (bool, int, float)):
         return _number(value)
     if containers and isinstance(value, Mapping):
@@ -135,7 +135,7 @@ def written(value: Any, *, containers: bool = False) -> str | None:
     return None
 
 
-def ref_of_config(text: str) -> str | None:
+def url_address(text: str) -> str | None:
     """Return the address in a URL without user, password and query, `OPENAI` for all of OpenAI's
     own; None: no URL.
     """
@@ -161,7 +161,7 @@ def address_of_client(client: Any) -> str | None:
     url = getattr(client, "base_url", None) or getattr(
         getattr(client, "_client", None), "base_url", None
     )
-    address = ref_of_config(str(url))
+    address = url_address(str(url))
     return None if address == OPENAI else address
 
 

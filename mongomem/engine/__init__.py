@@ -1,10 +1,14 @@
-"""What plans run on. This is the only folder that knows PyMongo's collections, threads and event
-loops.
+"""What plans run on: commands, and the runners that perform them.
+
+Of the code of both memories only this folder knows PyMongo's collections, threads and event loops.
+`loops`, `runners`, `effects`, `request_batcher`, `client_context` and `workers` import asyncio.
+Outside of it, embedders do (`embeddings/custom` runs a loop for functions that are awaited,
+`embeddings/openai` keeps a client a loop), and `store/sweeper`, which answers with futures.
 
     commands         one round trip to MongoDB as a frozen value: Find, Aggregate, BulkWrite, ...;
                      and what a plan is
     effects          the other commands: Compute, EmbedDocuments, EmbedQueries, Sleep
-    runners          the loops that run plans, one for each way of waiting
+    runners          what runs plans, one runner for each way of waiting
     loops            event loops seen from other threads: where the client of a runner lives
     workers          the threads that wait and compute on behalf of event loops
     locks            locks that a forked child finds open

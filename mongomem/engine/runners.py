@@ -1,4 +1,4 @@
-"""The runners: the loops that run plans.
+"""The runners: what runs plans.
 
 A plan yields commands and gets replies. A runner is the loop between the two, and the one place for
 error notes. There is one for each way of waiting:

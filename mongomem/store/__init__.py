@@ -13,5 +13,6 @@
     search  store -> plans/batch -> plans/semantic_search -> plans/candidates -> plans/index_sync
             -> vectors/memory_index -> Find by _id -> score
 
-Imports go down this list. Start with ``documents/__init__.py``, then ``plans/batch.py``.
+``store`` imports ``plans``, these ``context`` and ``documents``, these ``vectors``. Start with
+``documents/__init__.py``, then ``plans/batch.py``.
 """

@@ -20,8 +20,8 @@ The schema, version 1. Fields in brackets are there only where they say somethin
     _id                      digest of the thread id, 12 bytes, with which the `_id` of all its
                              documents begin
     thread_id                the thread id
-    epoch                    the life of the thread: raised by a deletion, carried by all of its
-                             documents
+    epoch                    the life of the thread: raised by a deletion; also on checkpoints, on
+                             chunks, and on pending writes whose value is in chunks
     generation               random; changed by every removal
     created_at, updated_at   when its life began, and when a checkpoint was last put; a tombstone
                              has no updated_at
@@ -29,7 +29,7 @@ The schema, version 1. Fields in brackets are there only where they say somethin
                              expires by a TTL
     members                  by identity key, for whom the thread was put: strings, or keyed digests
                              where encrypted
-    identity, metadata       the first values of identity keys; metadata that schema version 1 kept
+    identity, metadata       the first values of identity keys; metadata that the first format kept
                              here
     last_metadata            readable metadata of the newest put that is not of a single step
     [labels]                 what update_thread set
@@ -54,12 +54,15 @@ The schema, version 1. Fields in brackets are there only where they say somethin
     [parent_is_hidden]       its parent is
 
 A value is ``type`` (of the serializer), ``length`` (inline bytes), and where it is long ``size``
-and ``chunks``: the names of its chunks, 16 bytes each, one entry a level.
+and ``chunks``: its list of chunk hashes, 16 bytes each, joined. A long list is in chunks itself, so
+``chunks`` has one entry a level, the highest first; each is what is inline of that level.
 
 {prefix}checkpoints, ``type: "chunk"``, one a chunk
-    _id                      of the thread, and the name: a hash of the content, 28 bytes
+    _id                      of the thread, and a hash of the content (keyed where values are
+                             encrypted): 28 bytes
     thread_id, epoch, touched_at
-    data | packed | sealed + cipher    the bytes: plain, compressed, encrypted
+    data | packed | sealed + cipher    plain, compressed or encrypted: a piece of a value, or of a
+                                       list of chunk hashes
     [idle_since]             when a prune found that nothing refers to it
 
 {prefix}checkpoint_writes, one a pending write

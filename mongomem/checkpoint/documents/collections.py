@@ -134,8 +134,8 @@ def is_own_id(value: object) -> bool:
 
 
 def all_chunks_of(thread_id: str) -> Document:
-    """Return the query for all chunks of a thread: the stretch of `_id` that theirs are in,
-    checkpoints among them.
+    """Return the query for all chunks of a thread, by a range of `_id`. Checkpoints share the
+    range; `type` leaves them out.
     """
     return {"_id": _stretch_of(thread_id), "thread_id": thread_id, "type": CHUNK}
 
@@ -151,15 +151,17 @@ def all_but_the_thread(thread_id: str) -> Document:
     return {"_id": _stretch_of(thread_id), "thread_id": thread_id}
 
 
-def other_than_from(epoch: int) -> Document:
-    """Return the condition for epochs before one that begins now, and for what is no epoch that has
-    begun by now.
+def is_before_epoch(epoch: int) -> Document:
+    """Match epochs below the given one, and whatever is no epoch: missing, no number, or more than
+    a day in the future.
     """
     return {"$not": {"$gte": epoch, "$lt": epoch + DAY // timedelta(microseconds=1)}}
 
 
-def other_than_after(moment: datetime) -> Document:
-    """Return the condition for times up to now, and for what is no time that has come by now."""
+def is_until(moment: datetime) -> Document:
+    """Match times up to the given one, and whatever is no time: missing, or more than a day in the
+    future.
+    """
     return {"$not": {"$gt": moment, "$lt": moment + DAY}}
 
 
@@ -271,7 +273,7 @@ def _thread_indexes(collection: str, metadata_keys: tuple[str, ...]) -> list[Ind
         members, once = f"members.{key}", f"metadata.{key}"
         by_members = ((members, 1), *NEWEST_THREADS)
         rows.append(Index(collection, f"threads_of_{key}", by_members, partial=of_threads))
-        # Where schema version 1 had it, and threads of version 1 have it still: no entry for any
+        # Where the first format had it, and threads of that format have it still: no entry for any
         # other.
         by_once = ((once, 1), *NEWEST_THREADS)
         rows.append(Index(collection, f"threads_once_by_{key}", by_once, partial=_having(once)))

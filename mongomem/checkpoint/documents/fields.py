@@ -21,8 +21,8 @@ SCHEMA_VERSION = 1
 
 
 LARGEST_EPOCH = 2**63 - 2**32
-"""Epochs are below that, so that there is always a next one. Those of version 1 were random, up to
-2**62."""
+"""Epochs are below that, so that there is always a next one. Those of the first format were random,
+up to 2**62."""
 
 
 MOST_LEVELS = 16

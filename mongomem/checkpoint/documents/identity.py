@@ -59,7 +59,7 @@ def identity(value: object) -> str | None:
 
 
 def forms_of(text: str) -> list[str | int]:
-    """Return the forms in which schema version 1 stored an identity: the string, and the integer
+    """Return the forms in which the first format stored an identity: the string, and the integer
     that it stands for.
     """
     number = int(text) if _INTEGER.fullmatch(text) else LARGEST_INTEGER + 1

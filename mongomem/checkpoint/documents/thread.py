@@ -2,8 +2,8 @@
 
 Concurrency control of a thread, all of it in its document:
 
-    epoch        the life of the thread, on every document of it; delete_thread raises it, and what
-                 carries an earlier one is not shown
+    epoch        the life of the thread, also on its checkpoints and chunks, and on pending writes
+                 with chunks; delete_thread raises it, and what has an earlier one is not shown
     generation   a random token; every removal changes it, and a put writes only under the one that
                  it knows the thread and its parent by
     stamped_at   when all documents of the thread were last touched; none is older
@@ -182,8 +182,8 @@ def encode_thread(
     """Return the upsert of a thread document under the generation it is known by.
 
     Where a life of the thread begins, nothing of the former one stays in it but when that ended.
-    Where the document of a thread that lives is not there any more, a tombstone is made: the
-    checkpoint that is written behind it is of a life that has ended, until the put begins again.
+    Where the document of a thread that lives has vanished, the upsert makes a tombstone, so that
+    the checkpoint of this put is not shown until the put begins again.
     """
     own: Document = (
         {"touched_at": now, "schema_version": SCHEMA_VERSION}
@@ -230,7 +230,7 @@ def lasting_changes(thread: ThreadState, use: ThreadUse) -> tuple[Document, Docu
     """Return what to set in a thread that lives so that it shows whom a use names, and what to add
     to its members.
 
-    Where it was not always put with a key as an identity key it stays as schema version 1 has it,
+    Where it was not always put with a key as an identity key it stays as the first format has it,
     without members.
     """
     places = {key: "identity" if key in thread.members else "metadata" for key in use.lasting}

@@ -117,8 +117,8 @@ def thread_conditions(wanted: Mapping[str, Any], keys: Collection[str]) -> list[
 
 
 def named_conditions(key: str, text: str) -> list[Document]:
-    """Return the conditions for threads that name somebody readably: as a member, or as schema
-    version 1 did.
+    """Return the conditions for threads that name somebody readably: as a member, or as the first
+    format did.
     """
     return [{f"members.{key}": text}, *({f"metadata.{key}": form} for form in forms_of(text))]
 

@@ -26,6 +26,6 @@ Rules that every plan keeps:
 - A thread with a TTL is touched as a whole, at most once in a tenth of the TTL, before anything new
   is written.
 - Attempts are bounded, with a growing pause; the last one ends in `ContentionError`.
-- Arguments are checked before the first command. Whatever is damaged ends a call by name, and is
-  left out of a list.
+- Arguments are checked before the first command. A damaged document is an error
+  where it is asked for by name; listings leave it out.
 """

@@ -24,9 +24,9 @@ from mongomem.checkpoint.documents.collections import (
     NAMING_FIELDS,
     THREAD,
     all_but_the_thread,
+    is_before_epoch,
+    is_until,
     misfiled,
-    other_than_after,
-    other_than_from,
 )
 from mongomem.checkpoint.documents.config import identifier
 from mongomem.checkpoint.documents.fields import is_epoch, next_epoch, utc, whole_milliseconds
@@ -94,15 +94,15 @@ async def _delete_earlier_epochs(context: Context, thread_id: str, tombstone: Do
     the thread by.
 
     1. Checkpoints: nothing is shown any more.
-    2. Pending writes, which carry no epoch: those of before the deletion, by their time.
+    2. Pending writes: those of before the deletion, by their time, since not all carry an epoch.
     3. Chunks, and whatever else has an `_id` of the thread.
     4. Documents with an `_id` of the thread that say to be of another.
     5. What the tombstone still says of the thread. A repetition finds the thread by that.
     """
     epoch, deleted_at = tombstone["epoch"], tombstone["deleted_at"]
-    ended = {"thread_id": thread_id, "epoch": other_than_from(epoch)}
+    ended = {"thread_id": thread_id, "epoch": is_before_epoch(epoch)}
     await DeleteMany(context.checkpoints, {"type": CHECKPOINT, **ended})
-    before = {"thread_id": thread_id, "touched_at": other_than_after(deleted_at)}
+    before = {"thread_id": thread_id, "touched_at": is_until(deleted_at)}
     await DeleteMany(context.writes, before)
     await DeleteMany(context.checkpoints, all_but_the_thread(thread_id) | ended)
     for collection in (context.checkpoints, context.writes):

@@ -126,8 +126,8 @@ async def put(
     One round trip where the caches know thread and parent, two where they do not, and one more for
     each level of names above the first that the parent has. Values are serialized before the first
     of them, or copied where that takes long: what is stored is what was passed, whatever the caller
-    does to it afterwards. Only where the parent turns out to be gone, what it was relied on for is
-    serialized then.
+    does to it afterwards. If the parent turns out to be gone, the channels that it
+    would have supplied are serialized then.
 
     The caches are trusted without a read, because the thread document answers for them: its
     generation is a condition of the command that writes. Reading thread and parent first would cost

@@ -37,7 +37,7 @@ from mongomem.engine.effects import Compute
 from mongomem.engine.upserts import bulk_upsert, is_duplicate_key_only
 from mongomem.errors import InvalidInputError
 
-INLINE_BYTES = 64 * 1024
+INLINE_WRITE_BYTES = 64 * 1024
 """A write up to this long is one document; a longer one is chunks, as a channel is."""
 
 
@@ -109,7 +109,9 @@ def _stored_write(
 
 
 def _writes(context: Context, thread_id: str, stored: Sequence[StoredWrite]) -> list[Write]:
-    """Return the writes of pending writes, compressed where the newest put of their thread was."""
+    """Return the updates that store pending writes, compressed where the newest put of their thread
+    was.
+    """
     thread = context.caches.threads.get(thread_id)
     compress = thread is None or thread.compress
     return [_write(encode_write(one, context.serializer, compress=compress)) for one in stored]
@@ -170,7 +172,7 @@ async def _chunked(
     rest stays inline.
     """
     sizes = [len(one.value[1]) for one in writes]
-    if max(sizes) <= INLINE_BYTES:
+    if max(sizes) <= INLINE_WRITE_BYTES:
         return [inline_value(*one.value).stored for one in writes], None
     thread = await ensure_thread(context, thread_id)
     values = await Compute(partial(_cut_long, writes, thread.name_key), sum(sizes))
@@ -191,7 +193,7 @@ async def _store_chunks(
 def _cut_long(writes: Sequence[SerializedWrite], key: bytes) -> list[ChunkedValue]:
     return [
         chunk_value(*one.value, key)
-        if len(one.value[1]) > INLINE_BYTES
+        if len(one.value[1]) > INLINE_WRITE_BYTES
         else inline_value(*one.value)
         for one in writes
     ]

@@ -11,8 +11,8 @@ in front of it:
 
 and compared when it has been decrypted: nothing that was sealed for one place is read in another.
 Beside plain content stands ``digest``: that of the content under the digest of the place. Content
-of version 1 has neither; a field of its own for what is sealed, and the mark in front of it, keep
-the two apart. Chunks in plain are compared with their names.
+of the first format has neither; a field of its own for what is sealed, and the mark in front of it,
+keep the two apart. Chunks in plain are compared with their names.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ DICTIONARY = (
 Part of the format: it never changes; another one would come with another field."""
 
 CONTENT_FIELDS = ("data", "packed", "sealed", "cipher", "digest")
-"""The fields that `ValueSerializer.seal` makes, or made in version 1."""
+"""The fields that `ValueSerializer.seal` makes, or made in the first format."""
 
 MARK = b"\x93mongom\x02"
-"""What sealed content begins with before it is encrypted. Content of version 1 does not."""
+"""What sealed content begins with before it is encrypted. Content of the first format does not."""
 
 PACKED, HAS_PARENT = 1, 2
 """The flags behind the mark."""
@@ -94,11 +94,11 @@ class UnopenedError(CorruptDataError):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is read that proves nothing.
+    """Which content is accepted without proof of its place.
 
     Attributes:
         allow_plaintext: Whether a codec that encrypts reads what is not encrypted.
-        allow_unbound: Whether it reads what was encrypted without a place, as version 1 did.
+        allow_unbound: Whether it reads what was encrypted without a place, as the first format did.
         check_chunks: Whether the content of plain chunks is compared with their names.
     """
 
@@ -113,8 +113,8 @@ PROVEN = Policy()
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Content as it was before it was sealed, and what it was sealed with; no proof where version 1
-    did it.
+    """Content as it was before it was sealed, and what it was sealed with; no proof where the first
+    format did it.
     """
 
     content: bytes
@@ -263,7 +263,7 @@ class ValueSerializer:
             )
         if content.startswith(MARK):
             raise CorruptDataError(
-                "its content was sealed for a place, and stands in a field of version 1"
+                "its content was sealed for a place, and stands in a field of the first format"
             )
         return content
 

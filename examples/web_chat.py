@@ -645,6 +645,15 @@ async function call(method, path, body) {
 
 const read = async (path) => (await call("GET", path)).json();
 
+// Null where the same was asked for again meanwhile: only the newest answer is shown.
+const asked = {};
+
+async function newest(path, query = "") {
+  const mine = asked[path] = {};
+  const found = await read(path + query);
+  return asked[path] === mine ? found : null;
+}
+
 // Reports what goes wrong where the user sees it.
 const safely = (action) => async (...given) => {
   try {
@@ -703,7 +712,8 @@ function when(iso) {
 }
 
 async function loadThreads() {
-  const threads = await read("/threads");
+  const threads = await newest("/threads");
+  if (!threads) return;
   $("threads").replaceChildren(...threads.map((thread) => {
     const open = make("button", { className: "open" },
       make("span", {}, thread.title),
@@ -851,8 +861,8 @@ $("text").addEventListener("keydown", (event) => {
 
 async function loadMemories() {
   const query = $("search").value.trim();
-  const memories = await read(`/memories?query=${encodeURIComponent(query)}`);
-  if (query !== $("search").value.trim()) return;
+  const memories = await newest("/memories", `?query=${encodeURIComponent(query)}`);
+  if (!memories) return;
   $("memory-list").replaceChildren(...memories.map((memory) => {
     const remove = make("button", { className: "quiet delete", title: "Delete" }, "✕");
     remove.setAttribute("aria-label", `Delete the memory: ${memory.text}`);
@@ -970,10 +980,12 @@ def main() -> None:
     """Run the web chat. Ends with one line where it cannot begin."""
     options = parse()
     try:
-        with socket.create_server((options.host, options.port)) as listener:
-            asyncio.run(serve(options, local_uri(), listener))
+        listener = socket.create_server((options.host, options.port))
     except OSError as error:
         sys.exit(f"web_chat: no listening on {options.host}:{options.port}: {error.strerror}")
+    try:
+        with listener:
+            asyncio.run(serve(options, local_uri(), listener))
     except (PyMongoError, MongomemError, OpenAIError) as trouble:
         sys.exit(f"web_chat: {type(trouble).__name__}: {short(str(trouble), 300)}")
     except KeyboardInterrupt:

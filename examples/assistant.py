@@ -44,6 +44,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.managed import RemainingSteps
 from langgraph.prebuilt import ToolNode, ToolRuntime, tools_condition
+from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.runtime import Runtime
 from openai import OpenAI, OpenAIError
 from pymongo.errors import PyMongoError
@@ -137,8 +138,9 @@ def build_graph(model: Model) -> StateGraph[State, Context, State, State]:
         )
         return {"messages": [model([SystemMessage(PROMPT.format(profile=profile)), *recent])]}
 
-    # The model is told which of its arguments cannot be stored. Other errors end the turn.
-    tools = ToolNode(TOOLS, handle_tool_errors=(InvalidInputError, UnstorableValueError))
+    # The model is told which of its arguments are wrong. Other errors end the turn.
+    wrong = (ToolInvocationError, InvalidInputError, UnstorableValueError)
+    tools = ToolNode(TOOLS, handle_tool_errors=wrong)
     builder = StateGraph(State, context_schema=Context)
     builder.add_node("model", answer)
     builder.add_node("tools", tools)

@@ -20,7 +20,7 @@ from pymongo.errors import PyMongoError
 
 import assistant
 from assistant import Assistant, Context, OpenAIModel, build_graph, rules, tool_call
-from mongomem import InvalidInputError, MongoMemory
+from mongomem import InvalidInputError, MongoMemory, User
 from support.openai_server import Body, OpenAIServer
 from support.waits import HANG_SECONDS
 
@@ -101,9 +101,11 @@ def test_a_model_that_only_calls_tools_is_stopped(memory: MongoMemory) -> None:
 def test_a_turn_that_was_cut_short_is_finished_first(
     memory: MongoMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patched, pytest.raises(PyMongoError):
-        patched.setattr(type(memory.user("ada")), "remember", _fails)
-        talk(memory, "ada", thread="1")("I like tea.")
+    with monkeypatch.context() as patched:
+        patched.setattr(User, "remember", _fails)
+        say = talk(memory, "ada", thread="1")
+        with pytest.raises(PyMongoError):
+            say("I like tea.")
     assert texts(memory, "ada") == set()
     assert talk(memory, "ada", thread="1")("Do I like tea?")[:1] == ["I will remember that."]
     assert texts(memory, "ada") == {"I like tea."}
@@ -197,7 +199,5 @@ def test_the_command_line(mongo_uri: str, database_name: str) -> None:
     _, printed, _ = run(b"", "--user", "ada")
     assert 'Welcome back, ada. Profile: {"name": "Ada"}' in printed
     code, _, errors = run(b"", "--user", "a/b")
-    assert (code, errors.splitlines()[-1][-40:]) == (
-        2,
-        "letters, digits, blanks or one of _.@-"[-40:],
-    )
+    assert code == 2
+    assert errors.splitlines()[-1].endswith("letters, digits, blanks or one of _.@-")

@@ -4,6 +4,7 @@
         graph = builder.compile(checkpointer=memory.saver, store=memory.store)
 
 `MongoSaver` keeps the state of threads, `MongoStore` what outlives them, `MongoMemory` holds both.
+`MongoMemory.user` is one user of both.
 """
 
 from mongomem.checkpoint.plans.prune import PruneReport

@@ -12,7 +12,7 @@
     ├── SchemaVersionError        (RuntimeError)  a document written by a newer mongomem
     ├── ReindexError              (RuntimeError)  some items could not be indexed anew; names them
     ├── ServerUnavailableError    (ConnectionError)  no server answers at this address
-    ├── ContentionError           (RuntimeError)  others changed the same thread too often
+    ├── ContentionError           (RuntimeError)  others changed a thread or an item too often
     └── LocalServerError          (RuntimeError)  the embedded mongod cannot start
 
 Each also inherits the builtin it mirrors. Errors of the driver (``pymongo.errors``) pass through
@@ -98,8 +98,8 @@ class ReindexError(MongomemError, RuntimeError):
 
 
 class ContentionError(MongomemError, RuntimeError):
-    """Others changed the same thread at the same time, again and again. Nothing is broken: repeat
-    the call later.
+    """Others changed the same thread or item at the same time, again and again. Nothing is broken:
+    repeat the call later.
     """
 
 

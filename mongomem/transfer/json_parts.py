@@ -8,10 +8,11 @@ import base64
 import binascii
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any, TypeVar
 
 from mongomem.arguments import checked_text, shown
+from mongomem.checkpoint.documents.config import identifier
 from mongomem.errors import InvalidInputError, MongomemError
 
 T = TypeVar("T")
@@ -37,6 +38,13 @@ class Part:
         """Return a string."""
         return self.checked(lambda: checked_text(self.place, self.value), "a string")
 
+    def identifier(self, *, optional: bool = False) -> str:
+        """Return an identifier of a thread or of a part of one; empty only if `optional`."""
+        text = self.checked(lambda: identifier(self.place, self.text()), "an identifier")
+        if not text and not optional:
+            raise self.wrong("an identifier")
+        return text
+
     def texts(self) -> list[str]:
         """Return a list of strings."""
         return [part.text() for part in self.parts()]
@@ -49,11 +57,11 @@ class Part:
         return number
 
     def time(self) -> datetime:
-        """Return a time with a time zone."""
+        """Return a time, in UTC."""
         moment = self.checked(lambda: datetime.fromisoformat(self.text()), "a time in ISO 8601")
         if moment.tzinfo is None:
             raise self.wrong("a time with its time zone")
-        return moment
+        return self.checked(lambda: moment.astimezone(timezone.utc), "a time in UTC")
 
     def data(self) -> bytes:
         """Return the bytes that base64 stands for."""

@@ -16,7 +16,7 @@ from pyfastcdc import FastCDC
 from mongomem.checkpoint.serde.channels import Serialized
 from mongomem.transfer.json_parts import Part
 
-PIECE_BYTES = 4096
+PIECE_BYTES = 1024
 """The average size of a piece."""
 
 LARGEST_VALUE = 2**30

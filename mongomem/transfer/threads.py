@@ -7,17 +7,19 @@ the first write: what that does not revive, no import does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any
+
+from langgraph.checkpoint.base import Checkpoint
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint, StoredWrite
 from mongomem.checkpoint.documents.collections import CHECKPOINT, checkpoint_doc_id
-from mongomem.checkpoint.documents.config import CheckpointRef, identifier
-from mongomem.checkpoint.documents.identity import identity
+from mongomem.checkpoint.documents.config import CheckpointRef
+from mongomem.checkpoint.documents.identity import checked_identity, named
 from mongomem.checkpoint.documents.preview import CHANNEL
 from mongomem.checkpoint.plans.load import (
     Body,
@@ -30,7 +32,7 @@ from mongomem.checkpoint.plans.load import (
     revive_body,
     sound_records,
 )
-from mongomem.checkpoint.plans.put import put
+from mongomem.checkpoint.plans.put import checked_checkpoint, put
 from mongomem.checkpoint.plans.put_writes import PendingWrite, store_writes
 from mongomem.checkpoint.plans.thread_state import (
     known_thread,
@@ -38,14 +40,17 @@ from mongomem.checkpoint.plans.thread_state import (
     thread_document,
     thread_query,
 )
-from mongomem.checkpoint.plans.threads import Thread, read_listed, update_thread
+from mongomem.checkpoint.plans.threads import Thread, check_labels, read_listed, update_thread
 from mongomem.checkpoint.serde.channels import BODY, Serialized
 from mongomem.checkpoint.serde.chunks import StoredValue
 from mongomem.engine.commands import BulkWrite, Document, Find, Update, UpdateMany
 from mongomem.engine.effects import Compute
+from mongomem.errors import InvalidInputError
 from mongomem.transfer.json_parts import Part
 from mongomem.transfer.pieces import Pieces, decode_value
 from mongomem.transfer.transcript import Transcript
+
+TASK = ("task_id", "task_path")
 
 MOST_IDS = 10_000
 """How many ids one command names."""
@@ -168,9 +173,7 @@ class ThreadJson:
     def _tell(
         self, record: StoredCheckpoint, writes: Sequence[StoredWrite], loaded: Sequence[Loaded]
     ) -> None:
-        """Add the messages of a checkpoint of the root graph to the transcript. Those of a
-        DeltaChannel stand in its writes.
-        """
+        """Add the messages of a checkpoint of the root graph to the transcript."""
         address = record.address
         body = revive_body(self.context, address, record.body, loaded[0].data)
         if address.checkpoint_ns:
@@ -181,8 +184,8 @@ class ThreadJson:
             for (channel, value), one in zip(values, loaded[1:], strict=True)
             if channel == CHANNEL
         ]
-        for messages in said[:1] if CHANNEL in record.channels else said:
-            self.transcript.add(messages, body.checkpoint.get("ts"))
+        count = int(CHANNEL in record.channels)
+        self.transcript.add(body.checkpoint, said[:count], said[count:])
 
 
 def _write_json(write: StoredWrite, value: dict[str, Any]) -> dict[str, Any]:
@@ -208,12 +211,8 @@ class GivenThread:
 
     @classmethod
     def of(cls, part: Part) -> GivenThread:
-        thread_id = part.member("thread_id")
-        name = thread_id.checked(lambda: identifier("thread_id", thread_id.text()), "a thread id")
-        if not name:
-            raise thread_id.wrong("a thread id")
         pieces = [one.data() for one in part.member("pieces").parts()]
-        return cls(part, name, pieces)
+        return cls(part, part.member("thread_id").identifier(), pieces)
 
     def checkpoints(self) -> list[GivenCheckpoint]:
         """Return the checkpoints, each behind its parent."""
@@ -233,24 +232,25 @@ class GivenCheckpoint:
 
     @classmethod
     def of(cls, thread_id: str, part: Part) -> GivenCheckpoint:
-        own_id, parent = part.member("id"), part.optional("parent_id")
-        if not own_id.text():
-            raise own_id.wrong("the id of a checkpoint")
-        address = CheckpointRef(thread_id, part.member("namespace").text(), own_id.text())
-        hidden = part.optional("hidden")
+        namespace = part.member("namespace").identifier(optional=True)
+        address = CheckpointRef(thread_id, namespace, part.member("id").identifier())
+        parent, hidden = part.optional("parent_id"), part.optional("hidden")
         if hidden is not None and hidden.value is not True:
             raise hidden.wrong("true, or not there")
-        return cls(part, address, None if parent is None else parent.text(), hidden is not None)
+        return cls(
+            part, address, None if parent is None else parent.identifier(), hidden is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A checkpoint that is imported, as the serializer reads it and as bytes, and its writes by
-    task.
+    """A checkpoint that is imported, as the serializer reads it and as bytes; whom it names, by
+    identity key; its writes by task and path.
     """
 
-    checkpoint: Any
+    checkpoint: Checkpoint
     metadata: Any
+    users: Mapping[str, tuple[str, ...]]
     values: dict[str, Serialized]
     writes: dict[tuple[str, str], list[PendingWrite]]
 
@@ -263,12 +263,18 @@ def decode(context: Context, thread: GivenThread, given: GivenCheckpoint) -> Dec
     """
     body = _Value.of(given.part.member("checkpoint"), thread)
     parts = given.part.member("channels").members()
-    channels = {name: _Value.of(part, thread) for name, part in parts if name != BODY}
+    channels = {name: _Value.of(part, thread) for name, part in parts}
     found = _body(context, given, body)
     revived = {name: one.revived(context, given) for name, one in channels.items()}
+    try:
+        checkpoint = checked_checkpoint(found.checkpoint | {"channel_values": revived})
+        users = named({}, found.metadata, context.options.metadata_keys).by_key
+    except InvalidInputError as error:
+        raise given.part.named(error) from error
     return Decoded(
-        found.checkpoint | {"channel_values": revived},
+        checkpoint,
         found.metadata,
+        users,
         {BODY: body.serialized} | {name: one.serialized for name, one in channels.items()},
         _writes(context, thread, given),
     )
@@ -329,9 +335,9 @@ def _writes(
     for part in given.part.member("writes").parts():
         value = _Value.of(part.member("value"), thread)
         value.revived(context, given)
-        task = part.member("task_id").text(), part.member("task_path").text()
-        idx, channel = part.member("idx").number(-(2**31)), part.member("channel").text()
-        found.setdefault(task, []).append(PendingWrite(idx, channel, value.serialized))
+        task, path = (part.member(name).identifier(optional=True) for name in TASK)
+        idx, channel = part.member("idx").number(-(2**31)), part.member("channel").identifier()
+        found.setdefault((task, path), []).append(PendingWrite(idx, channel, value.serialized))
     return found
 
 
@@ -343,11 +349,19 @@ async def check_thread(context: Context, thread: GivenThread) -> None:
     """
     for name in ("created_at", "updated_at"):
         thread.part.member(name).time()
-    thread.part.member("labels").object()
-    for _, users in thread.part.member("users").members():
-        users.texts()
+    _check_labels(context, thread.part.member("labels"))
+    for key, users in thread.part.member("users").members():
+        for user in users.parts():
+            user.checked(partial(checked_identity, key, user.text()), "a user")
     for given in thread.checkpoints():
         await Compute(partial(decode, context, thread, given))
+
+
+def _check_labels(context: Context, labels: Part) -> None:
+    try:
+        check_labels(context, labels.object())
+    except InvalidInputError as error:
+        raise labels.named(error) from error
 
 
 async def import_thread(
@@ -363,15 +377,14 @@ async def import_thread(
         user_id: The user, whose the thread is afterwards.
         before: The thread of that id as it was before, None where there was none.
     """
-    given, named = thread.checkpoints(), dict[str, set[str]]()
+    given, known = thread.checkpoints(), {user_key: {user_id}}
     for one in given:
-        decoded = await Compute(partial(decode, context, thread, one))
-        await _store(context, one, decoded)
-        for key in context.options.metadata_keys:
-            if (text := identity(decoded.metadata.get(key))) is not None:
-                named.setdefault(key, set()).add(text)
+        decoded: Decoded = await Compute(partial(decode, context, thread, one))
+        await _store(context, one, decoded, {user_key: user_id})
+        for key, users in decoded.users.items():
+            known.setdefault(key, set()).update(users)
     await _hide(context, given)
-    await _label(context, thread, {user_key: [user_id]}, named)
+    await _label(context, thread, known)
     await _date(context, thread, before)
     context.state.invalidate_thread(thread.thread_id)
 
@@ -390,10 +403,16 @@ async def _date(context: Context, thread: GivenThread, before: Thread | None) ->
     await BulkWrite(context.checkpoints, [Update(thread_query(thread.thread_id), {"$set": times})])
 
 
-async def _store(context: Context, given: GivenCheckpoint, decoded: Decoded) -> None:
-    """Store a checkpoint on its parent, then its writes."""
-    parent = given.address.at(given.parent_id).config()
-    await put(context, parent, decoded.checkpoint, cast("Any", decoded.metadata), decoded.values)
+async def _store(
+    context: Context, given: GivenCheckpoint, decoded: Decoded, user: Mapping[str, str]
+) -> None:
+    """Store a checkpoint on its parent, then its writes. The thread is the user's from its first
+    checkpoint on, also where the checkpoints name nobody: else a thread that was cut short would be
+    nobody's.
+    """
+    config = given.address.at(given.parent_id).config()
+    config["configurable"] |= {key: one for key, one in user.items() if not decoded.users.get(key)}
+    await put(context, config, decoded.checkpoint, decoded.metadata, decoded.values)
     for (task, path), writes in decoded.writes.items():
         await store_writes(context, given.address, task, path, writes)
 
@@ -413,16 +432,13 @@ async def _hide(context: Context, given: Sequence[GivenCheckpoint]) -> None:
 
 
 async def _label(
-    context: Context,
-    thread: GivenThread,
-    own: Mapping[str, list[str]],
-    named: Mapping[str, set[str]],
+    context: Context, thread: GivenThread, known: Mapping[str, Collection[str]]
 ) -> None:
-    """Give a thread its labels, and the users whom no checkpoint names."""
+    """Give a thread its labels, and the users whom it does not know yet."""
     told = {key: part.texts() for key, part in thread.part.member("users").members()}
     for key in context.options.metadata_keys:
-        for user in dict.fromkeys([*told.get(key, []), *own.get(key, [])]):
-            if user not in named.get(key, set()):
+        for user in told.get(key, []):
+            if user not in known.get(key, ()):
                 await update_thread(context, thread.thread_id, {key: user})
     if labels := thread.part.member("labels").object():
         await update_thread(context, thread.thread_id, labels)

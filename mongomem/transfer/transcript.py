@@ -7,35 +7,77 @@ they came, also those that were removed from the state later.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mongomem.checkpoint.documents.preview import CHANNEL
+
 
 @dataclass(slots=True)
-class Transcript:
-    """The messages of a thread that were met so far.
+class Lines:
+    """The messages that were met so far.
 
     Attributes:
-        lines: One each, as JSON.
-        told: What tells one message from another.
+        told: One each, as JSON.
+        marks: What tells one message from another.
     """
 
-    lines: list[dict[str, Any]] = field(default_factory=list)
-    told: set[Hashable] = field(default_factory=set)
+    told: list[dict[str, Any]] = field(default_factory=list)
+    marks: set[Hashable] = field(default_factory=set)
 
-    def add(self, messages: object, time: object) -> None:
-        """Tell the messages that a checkpoint of this time holds, and none before did."""
+    def add(self, messages: object, time: object, *, are_new: bool = False) -> None:
+        """Tell the messages that were not told yet. Those without an id are told apart by their
+        text, unless `are_new` says that all are.
+        """
         counts: Counter[Hashable] = Counter()
         for message in messages if isinstance(messages, list) else [messages]:
             line = _line(message)
             if line is None:
                 continue
-            said = (_field(message, "id"), line["role"], line["text"])
+            own_id = _field(message, "id")
+            said = (own_id, line["role"], line["text"])
             counts[said] += 1
-            if (mark := (*said, counts[said])) not in self.told:
-                self.told.add(mark)
-                self.lines.append({**line, "time": time if isinstance(time, str) else None})
+            mark = (*said, counts[said])
+            if mark not in self.marks or (are_new and own_id is None):
+                self.marks.add(mark)
+                self.told.append({**line, "time": time if isinstance(time, str) else None})
+
+
+@dataclass(slots=True)
+class Transcript:
+    """The messages of a thread: as its checkpoints hold them, or, where a DeltaChannel leaves them
+    in the pending writes, as those do.
+    """
+
+    stored: Lines = field(default_factory=Lines)
+    written: Lines = field(default_factory=Lines)
+    is_delta: bool = False
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return self.written.told if self.is_delta else self.stored.told
+
+    def add(
+        self, checkpoint: Mapping[str, Any], stored: Sequence[Any], written: Sequence[Any]
+    ) -> None:
+        """Take in the next checkpoint.
+
+        Args:
+            checkpoint: The checkpoint without its channels.
+            stored: The messages that it holds, if any.
+            written: The messages of each of its writes.
+        """
+        time = checkpoint.get("ts")
+        self.is_delta |= not stored and CHANNEL in checkpoint["channel_versions"]
+        for held in stored:
+            # A snapshot of a DeltaChannel is a named tuple of one value (``_DeltaSnapshot``).
+            messages = held[0] if isinstance(held, tuple) and len(held) == 1 else held
+            self.stored.add(messages, time)
+            if not self.written.told:
+                self.written.add(messages, time)
+        for messages in written:
+            self.written.add(messages, time, are_new=True)
 
 
 def _line(message: object) -> dict[str, str] | None:

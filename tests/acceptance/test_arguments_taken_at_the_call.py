@@ -20,7 +20,7 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, PutOp
 from pymongo import MongoClient
 from pymongo.monitoring import CommandListener
 
-from mongomem import InvalidInputError, MongoMemory, MongoSaver, MongoStore
+from mongomem import InvalidInputError, MongoMemory, MongoSaver, MongoStore, User
 from mongomem.checkpoint.documents.metadata import queryable_copy
 from mongomem.checkpoint.serde.copies import detached
 from mongomem.checkpoint.serde.message_snapshots import KINDS
@@ -389,14 +389,14 @@ def test_async_methods_are_known_as_such() -> None:
     is_coroutine_function: Any = (
         inspect if sys.version_info >= (3, 12) else asyncio
     ).iscoroutinefunction
-    for cls in (MongoSaver, MongoStore, MongoMemory):
+    for cls in (MongoSaver, MongoStore, MongoMemory, User):
         for name, method in inspect.getmembers(cls, callable):
             if (
                 name[0] == "a"
                 and hasattr(cls, name[1:])
                 and method.__module__.startswith("mongomem")
             ):
-                is_stream = name in ("alist", "aexport_user")
+                is_stream = name in ("alist", "aexport", "aexport_user")
                 assert is_coroutine_function(method) is not is_stream, name
     mock = MagicMock(spec=MongoSaver)
     call = mock.aput(1)

@@ -22,7 +22,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pymongo import MongoClient
 
-from mongomem import MongoMemory, ThreadNotFoundError
+from mongomem import MongoMemory, ThreadNotFoundError, user_namespace
 from mongomem.checkpoint.plans import delete
 from mongomem.engine.runners import Runners
 from support.stepping import Split
@@ -31,6 +31,7 @@ GRACE = timedelta(hours=1)
 USERS: list[tuple[Any, str]] = [
     ("zoe-lee", "zoe-lee"),
     ("zoe-le", "zoe-le"),
+    ("zoe.le@example.com", "zoe.le@example.com"),
     (7_000_001, "7000001"),
     (2**70, str(2**70)),
     (uuid.UUID(int=2**127 + 5), str(uuid.UUID(int=2**127 + 5))),
@@ -148,7 +149,9 @@ class TenantMachine(RuleBasedStateMachine):
 
     @rule(process=processes, user=users)
     def remember(self, process: int, user: tuple[Any, str]) -> None:
-        self.memories[process].store.put((user[1],), "fact", {"text": f"memory of {user[1]}"})
+        self.memories[process].store.put(
+            user_namespace(user[0]), "fact", {"text": f"memory of {user[1]}"}
+        )
         self.erased.discard(user[1])
 
     @rule(process=processes, source=users, onto=users, shared=st.none() | st.integers(0, 1))

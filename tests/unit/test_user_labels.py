@@ -10,7 +10,7 @@ from uuid import UUID
 import mongomock
 import pytest
 from bson import ObjectId
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langgraph.store.base import InvalidNamespaceError
 from langgraph.store.memory import InMemoryStore
@@ -74,6 +74,7 @@ def test_the_label_of_a_user_id(user_id: Any, label: str) -> None:
     assert user_namespace(user_id) == (label,)
 
 
+@settings(deadline=None)
 @given(st.sets(IDS, min_size=2))
 @example({"a.b", "a%2Eb", "a%252Eb", "a%25%2Eb"})
 @example({"langgraph", "%6Canggraph", "%256Canggraph"})
@@ -81,6 +82,7 @@ def test_no_two_users_share_a_namespace(users: set[str]) -> None:
     assert len({user_namespace(user) for user in users}) == len(users)
 
 
+@settings(deadline=None)
 @given(LIKE_ENCODED)
 def test_a_label_is_of_one_user_alone(user: str) -> None:
     """The one that it decodes to, or itself: the label of whoever it could be mistaken for is
@@ -91,15 +93,20 @@ def test_a_label_is_of_one_user_alone(user: str) -> None:
     assert all(user_namespace(other) != (label,) for other in others)
 
 
+STORE = MongoStore(mongomock.MongoClient())
+
+
+@settings(deadline=None, max_examples=30)
 @given(IDS)
 def test_every_user_can_have_items(user: str) -> None:
     namespace = user_namespace(user)
     assert is_label(namespace[0])
-    store = MongoStore(mongomock.MongoClient())
-    store.put((*namespace, "memories"), "k", {"n": 1})
-    assert [item.key for item in store.search(namespace)] == ["k"]
+    STORE.put((*namespace, "memories"), "k", {"n": 1})
+    assert [item.key for item in STORE.search(namespace)] == ["k"]
+    assert STORE.delete_namespace(namespace) == 1
 
 
+@settings(deadline=None)
 @given(IDS)
 def test_an_id_that_was_a_label_stays_one(user: str) -> None:
     """But for ids that hold what encodes a period."""
@@ -107,6 +114,7 @@ def test_an_id_that_was_a_label_stays_one(user: str) -> None:
         assert user_namespace(user) == (user,)
 
 
+@settings(deadline=None)
 @given(IDS)
 def test_an_encoded_id_can_be_read(user: str) -> None:
     (label,) = user_namespace(user)

@@ -139,7 +139,7 @@ async def put(
         ContentionError: Others changed the thread at the same time, again and again.
     """
     address = ref_of_config(config)
-    checkpoint = _checked(checkpoint)
+    checkpoint = checked_checkpoint(checkpoint)
     task = _task(context, config, address, checkpoint, metadata)
     ground = base_from_cache(context, address)
     parent = ground.parent if ground else NO_PARENT
@@ -190,7 +190,7 @@ async def _serialized(
 FIELDS = {"id": str, "v": int, "channel_values": Mapping, "channel_versions": Mapping}
 
 
-def _checked(checkpoint: object) -> Checkpoint:
+def checked_checkpoint(checkpoint: object) -> Checkpoint:
     """Return a checkpoint with dicts of its own for its fields, values and versions.
 
     Raises:

@@ -404,6 +404,17 @@ def _checked(context: Context, metadata: object) -> tuple[dict[str, str], Docume
     return users, labels
 
 
+def check_labels(context: Context, metadata: object) -> None:
+    """Refuse what `update_thread` refuses to set on any thread.
+
+    Raises:
+        InvalidInputError: As `update_thread` does.
+        ConfigurationError: As `update_thread` does.
+    """
+    _, labels = _checked(context, metadata)
+    _merged_labels({}, labels)
+
+
 def _check_label(key: object, clear: Collection[str] | None) -> None:
     if not is_field(key):
         raise InvalidInputError(

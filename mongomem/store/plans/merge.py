@@ -32,7 +32,7 @@ from mongomem.store.plans.setup import ready_to_write
 
 MAX_ATTEMPTS = 32
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.005, 0.16
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.005, 0.64
 
 STAMP = "changed_at"
 

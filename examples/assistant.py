@@ -24,7 +24,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import NAMESPACE_OID, uuid4, uuid5
@@ -130,7 +130,7 @@ def build_graph(model: Model) -> StateGraph[State, Context, State, State]:
         if state["remaining_steps"] < STEPS_OF_A_CALL:
             return {"messages": [AIMessage("I called many tools, and have no answer.")]}
         profile = json.dumps(runtime.context.user.profile(), default=str)
-        recent = trim_messages(
+        recent: Any = trim_messages(
             state["messages"],
             max_tokens=LAST_MESSAGES,
             token_counter=len,
@@ -161,6 +161,10 @@ class OpenAIModel:
         self._name = os.environ.get("OPENAI_MODEL") or "gpt-4o-mini"
         self._tools: Any = [convert_to_openai_tool(each) for each in TOOLS]
         self.introduction = f"{self._name} at {self._client.base_url.host} answers."
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
 
     def __call__(self, messages: Sequence[AnyMessage]) -> AIMessage:
         asked: Any = convert_to_openai_messages(messages)
@@ -331,8 +335,13 @@ def main() -> None:
     index: Any = {"embed": options.embed, "dims": options.dims, "fields": ["text"]}
     troubles = (PyMongoError, MongomemError, OpenAIError)
     try:
-        model = OpenAIModel() if os.environ.get("OPENAI_API_KEY") else rules
-        with MongoMemory.from_conn_string(local_uri(), db_name=options.db, index=index) as memory:
+        with ExitStack() as stack:
+            model: Model = rules
+            if os.environ.get("OPENAI_API_KEY"):
+                model = stack.enter_context(closing(OpenAIModel()))
+            memory = stack.enter_context(
+                MongoMemory.from_conn_string(local_uri(), db_name=options.db, index=index)
+            )
             graph = build_graph(model).compile(checkpointer=memory.saver, store=memory.store)
             user = memory.user(options.user)
             assistant = Assistant(graph, user, options.thread)

@@ -147,6 +147,10 @@ class ModelAnswer:
         self._client = AsyncOpenAI(timeout=60)
         self._model = os.environ.get("OPENAI_MODEL") or "gpt-4o-mini"
 
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
     async def __call__(
         self, messages: Sequence[AnyMessage], memories: Sequence[str]
     ) -> AsyncIterator[str]:
@@ -169,7 +173,7 @@ class Answers:
     """Runs the graph. A run is a task of its own, so that it goes on when its browser leaves."""
 
     def __init__(self, memory: MongoMemory, answer: Answer) -> None:
-        self.memory = memory
+        self.memory, self._answer = memory, answer
         self._graph: CompiledStateGraph[MessagesState, Context, MessagesState, MessagesState]
         self._graph = build_graph(answer).compile(checkpointer=memory.saver, store=memory.store)
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -217,6 +221,8 @@ class Answers:
         """End what is being written, and close the connections."""
         for thread_id in list(self._running):
             await self.stop(thread_id)
+        if isinstance(self._answer, ModelAnswer):
+            await self._answer.aclose()
         await self.memory.aclose()
 
 

@@ -4,13 +4,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --only-binary :all: --constraint constraints.txt
 
-.PHONY: help demo chat notebook notebooks test lint bench acceptance docs clean
+.PHONY: help demo chat web notebook notebooks test lint bench acceptance docs clean
 
 help:
 	@echo "make demo        a chatbot that remembers, on a written-out conversation; run it twice"
 	@echo "make chat        the same at the keyboard"
 	@echo "make notebook    the notebooks in JupyterLab"
 	@echo "make notebooks   run all notebooks from a clean state, and keep what they show"
+	@echo "make web         a web chat, http://127.0.0.1:8000"
 	@echo "make test        all tests, on a real MongoDB that they start themselves"
 	@echo "make lint        ruff and mypy"
 	@echo "make bench       measurements"
@@ -30,6 +31,8 @@ notebook: .venv/notebooks
 
 notebooks: .venv/notebooks
 	$(BIN)/python notebooks/execute.py
+web: .venv/web
+	@$(BIN)/python examples/web_chat.py
 
 test: .venv/dev
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
@@ -64,10 +67,13 @@ $(BIN)/pip:
 	@echo "installing into .venv: Jupyter, about 150 MB more"
 	$(INSTALL) --editable ".[notebooks]"
 	touch $@
+.venv/web: pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) --editable ".[server,local,web]"
+	touch $@ .venv/demo
 
 .venv/dev: pyproject.toml constraints.txt | $(BIN)/pip
 	$(INSTALL) --editable ".[dev]"
-	touch $@ .venv/demo
+	touch $@ .venv/demo .venv/web
 
 .venv/bench: pyproject.toml constraints.txt benchmarks/requirements.txt | $(BIN)/pip
 	$(INSTALL) --editable ".[server,local]" --requirement benchmarks/requirements.txt

@@ -7,7 +7,7 @@ schema/            indexes, migrations, collections that are somebody else's
 checkpoint/        the saver, on real servers and every kind of client
 store/             the store likewise
 local_server/      the embedded server
-acceptance/        both memories as users meet them: connections, rights, agents, the chatbot, the
+acceptance/        both memories as users meet them: connections, rights, agents, the examples, the
                    documents, the notebooks
 support/           what tests share; no test is there
 fixtures/          documents that past versions stored

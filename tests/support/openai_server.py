@@ -2,7 +2,8 @@
 examples use.
 
     POST /v1/embeddings           a bag of hashed words, as floats or base64, with `dimensions`
-    POST /v1/chat/completions     not streamed; `reply` decides what the assistant says
+    POST /v1/chat/completions     whole or streamed; `reply` decides what the assistant says, and
+                                  which tools it calls
 
 It keeps what it was asked, holds the limits that the API documents, and fails, lags or answers with
 the wrong size where a test says so. ``PYTHONPATH=tests python -m support.openai_server`` serves
@@ -15,10 +16,11 @@ import json
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
 from typing import Any
 
 from typing_extensions import Self
@@ -35,6 +37,11 @@ DIMENSIONS = {
 }
 
 Body = dict[str, Any]
+
+Reply = str | Body | Iterable[str]
+"""What an assistant says: a text, a message with its `tool_calls`, or pieces of a text, each sent
+when it is there.
+"""
 
 REFUSALS: dict[str, tuple[int, Any]] = {
     "DashScope": (
@@ -158,7 +165,7 @@ class OpenAIServer:
 
     Attributes:
         requests: Everything that was asked, oldest first.
-        reply: Messages of a chat to the assistant's answer.
+        reply: Messages of a chat to the assistant's answer: of a stream all kinds but a message.
         wrong_dimensions: Size of the vectors, whatever was asked for.
         most_inputs: How many texts a request may hold, and in whose words more are refused: a key
             of `REFUSALS`.
@@ -166,7 +173,7 @@ class OpenAIServer:
     """
 
     def __init__(
-        self, reply: Callable[[list[Body]], str] = say_what_was_said, *, port: int = 0
+        self, reply: Callable[[list[Body]], Reply] = say_what_was_said, *, port: int = 0
     ) -> None:
         self.requests: list[RecordedRequest] = []
         self.reply = reply
@@ -220,7 +227,7 @@ class OpenAIServer:
         except RefusedError as refused:
             return refused.status, {}, refused.body
 
-    def _answer(self, request: RecordedRequest) -> Body:
+    def _answer(self, request: RecordedRequest) -> Body | Iterator[str]:
         if not request.headers.get("authorization", "").startswith("Bearer "):
             raise RefusedError(401, "You didn't provide an API key", "invalid_api_key")
         if request.path == "/v1/embeddings":
@@ -251,20 +258,38 @@ class OpenAIServer:
             status, body = REFUSALS[who]
             raise RefusedError(status, "", body=_filled(body, count=count, most=most))
 
-    def _chat(self, body: Body) -> Body:
-        if body.get("stream"):
-            raise RefusedError(400, "This server does not stream")
-        message = {"role": "assistant", "content": self.reply(body["messages"]), "refusal": None}
-        return {
+    def _chat(self, body: Body) -> Body | Iterator[str]:
+        reply = self.reply(body["messages"])
+        completion = {
             "id": f"chatcmpl-{len(self.requests)}",
-            "object": "chat.completion",
             "created": int(time.time()),
             "model": body["model"],
-            "choices": [
-                {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-            ],
+        }
+        if body.get("stream"):
+            return _stream(completion, [reply] if isinstance(reply, str) else reply)
+        message = reply if isinstance(reply, dict) else {"content": "".join(reply)}
+        finish = "tool_calls" if message.get("tool_calls") else "stop"
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": None, "refusal": None, **message},
+            "finish_reason": finish,
+            "logprobs": None,
+        }
+        return {
+            **completion,
+            "object": "chat.completion",
+            "choices": [choice],
             "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
         }
+
+
+def _stream(completion: Body, pieces: Iterable[str]) -> Iterator[str]:
+    """Give the server-sent events of a streamed completion."""
+    for piece in pieces:
+        choice = {"index": 0, "delta": {"content": piece}, "finish_reason": None}
+        chunk = {**completion, "object": "chat.completion.chunk", "choices": [choice]}
+        yield f"data: {json.dumps(chunk)}\n\n"
+    yield "data: [DONE]\n\n"
 
 
 def _handler_of(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
@@ -277,6 +302,9 @@ def _handler_of(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             headers = {name.lower(): value for name, value in self.headers.items()}
             status, extra, answer = server.answer(RecordedRequest(self.path, headers, body))
+            if isinstance(answer, Iterator):
+                self._send_stream(answer)
+                return
             kind = "text/html" if isinstance(answer, str) else "application/json"
             payload = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
             self.send_response(status)
@@ -288,6 +316,15 @@ def _handler_of(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 self.send_header(name, str(value))
             self.end_headers()
             self.wfile.write(payload)
+
+        def _send_stream(self, events: Iterator[str]) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            for event in chain(map(str.encode, events), [b""]):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
+                self.wfile.flush()
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing: `requests` has it all."""

@@ -1,0 +1,302 @@
+"""The web chat in a browser: Chromium, driven by Selenium, on a process that serves the page."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
+
+from support.openai_server import Body, OpenAIServer
+from support.waits import HANG_SECONDS
+
+ROOT = Path(__file__).parents[2]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>&amp;"\'` \u202e'
+
+
+class Model:
+    """What answers in these tests: an echo, which a test can stop half-way."""
+
+    def __init__(self) -> None:
+        self.may_go_on = threading.Event()
+
+    def __call__(self, messages: list[Body]) -> Iterator[str]:
+        text = messages[-1]["content"]
+        yield "You said: "
+        if text.startswith("Slowly"):
+            assert self.may_go_on.wait(HANG_SECONDS)
+            self.may_go_on.clear()
+        yield text
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return Model()
+
+
+@pytest.fixture(scope="module")
+def server(model: Model) -> Iterator[OpenAIServer]:
+    with OpenAIServer(model) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def url(server: OpenAIServer, mongo_uri: str, shared_database: str) -> Iterator[str]:
+    """The address of a web chat, a process of its own."""
+    ours = {
+        "MONGODB_URI": mongo_uri,
+        "MONGOMEM_DB": shared_database,
+        "PYTHONPATH": str(ROOT),
+        "OPENAI_API_KEY": "any",
+        "OPENAI_BASE_URL": server.base_url,
+    }
+    command = [sys.executable, str(ROOT / "examples" / "web_chat.py"), "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, **ours}
+    ) as running:
+        assert running.stdout is not None
+        yield running.stdout.readline().split()[0]
+        running.terminate()
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Chrome]:
+    """A browser without a window: the Chromium of this machine."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    driver = shutil.which("chromedriver")
+    assert browser, "these tests need a browser (Debian: apt install chromium)"
+    assert driver, "these tests need its driver (Debian: apt install chromium-driver)"
+    options = ChromeOptions()
+    options.binary_location = browser
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.add_argument("--window-size=1280,800")
+    running = Chrome(options=options, service=Service(driver))
+    yield running
+    running.quit()
+
+
+class Page:
+    """The page, as a user sees it."""
+
+    def __init__(self, chrome: Chrome, url: str) -> None:
+        self.chrome, self._url = chrome, url
+
+    def open(self) -> None:
+        self.chrome.delete_all_cookies()
+        self.chrome.get(self._url)
+        self.wait(lambda: self.one("#name").is_displayed())
+
+    def log_in(self, name: str) -> None:
+        self.open()
+        self.type("#name", name, Keys.ENTER)
+        self.wait(lambda: self.text("#me") == name)
+        self.wait(lambda: self.focused() == "text")
+
+    def wait(self, holds: Callable[[], Any]) -> Any:
+        """Look until something holds. What is looked at may be drawn anew meanwhile."""
+        again = [StaleElementReferenceException, IndexError]
+        return WebDriverWait(self.chrome, HANG_SECONDS, 0.05, again).until(lambda _: holds())
+
+    def all(self, css: str) -> list[WebElement]:
+        return self.chrome.find_elements(By.CSS_SELECTOR, css)
+
+    def one(self, css: str) -> WebElement:
+        return self.all(css)[0]
+
+    def text(self, css: str) -> str:
+        return str(self.one(css).get_property("textContent"))
+
+    def texts(self, css: str) -> list[str]:
+        return [str(each.get_property("textContent")) for each in self.all(css)]
+
+    def shows(self, css: str, texts: list[str]) -> None:
+        """Wait until the elements have these texts."""
+        self.wait(lambda: self.texts(css) == texts)
+
+    def focused(self) -> str:
+        return str(self.chrome.switch_to.active_element.get_property("id"))
+
+    def press(self, *keys: str) -> None:
+        """Press keys, wherever the focus is."""
+        self.chrome.switch_to.active_element.send_keys(*keys)
+
+    def type(self, css: str, *keys: str) -> None:
+        self.one(css).send_keys(*keys)
+
+    def click(self, css: str, number: int = 0) -> None:
+        self.wait(lambda: self.all(css)[number].click() is None)
+
+    def send(self, text: str) -> None:
+        """Send a message, and wait for the whole answer."""
+        count = len(self.all(".message"))
+        self.type("#text", text, Keys.ENTER)
+        self.wait(lambda: len(self.all(".message:not(.writing)")) == count + 2)
+        self.wait(lambda: self.one("#send").is_enabled())
+        assert self.texts(".message")[count:] == [text, f"You said: {text}"]
+
+    def confirm(self) -> None:
+        self.wait(lambda: self.one("#yes").is_displayed())
+        self.click("#yes")
+        self.wait(lambda: not self.all("dialog[open]"))
+
+
+@pytest.fixture
+def page(chrome: Chrome, url: str) -> Page:
+    return Page(chrome, url)
+
+
+MESSAGES, TITLES, MEMORIES = ".message", "#threads .open span:first-child", "#memory-list .text"
+
+
+def test_an_answer_streams_and_is_there_after_a_reload(page: Page, model: Model) -> None:
+    page.log_in("streaming")
+    page.shows("#threads li", ["No thread yet."])
+    page.type("#text", "Slowly.", Keys.ENTER)
+    page.shows(".message.writing", ["You said: "])
+    page.shows(TITLES, ["Slowly."])
+    assert not page.one("#send").is_enabled()
+    page.chrome.refresh()  # while it is written: the answer goes on without its browser
+    page.shows(MESSAGES, ["Slowly."])
+    model.may_go_on.set()
+    page.shows(MESSAGES, ["Slowly.", "You said: Slowly."])
+    page.chrome.refresh()
+    page.shows(MESSAGES, ["Slowly.", "You said: Slowly."])
+    assert page.text("#title") == "Slowly."
+    assert page.one("#threads [aria-current]").is_displayed()
+
+
+def test_threads_are_switched_and_deleted(page: Page, model: Model) -> None:
+    page.log_in("threads")
+    page.send("The first.")
+    page.send("More of the first.")
+    page.click("#new")
+    page.shows(MESSAGES, [])
+    page.send("The second.")
+    page.shows(TITLES, ["The second.", "The first."])
+    page.click("#threads .open", 1)
+    first = ["The first.", "You said: The first."]
+    first += ["More of the first.", "You said: More of the first."]
+    page.shows(MESSAGES, first)
+    page.chrome.back()
+    page.shows(MESSAGES, ["The second.", "You said: The second."])
+
+    page.type("#text", "Slowly now.", Keys.ENTER)  # an answer that is written, and left
+    page.shows(".message.writing", ["You said: "])
+    page.click("#threads .open", 1)
+    page.shows(MESSAGES, first)
+    model.may_go_on.set()
+    page.wait(lambda: "You said: Slowly now." in page.text("#threads .under"))
+    assert page.texts(MESSAGES) == first
+
+    page.click("#threads .delete", 1)
+    page.confirm()
+    page.shows(TITLES, ["The second."])
+    page.shows("#title", ["New chat"])
+    page.chrome.refresh()
+    page.shows(TITLES, ["The second."])
+
+
+def test_memories_are_seen_found_and_deleted(page: Page) -> None:
+    page.log_in("memories")
+    page.shows("#memory-list li", ["Nothing yet."])
+    page.send("I have a dog called Brunel. I live in Lisbon.")
+    page.shows(MEMORIES, ["I live in Lisbon", "I have a dog called Brunel"])
+    page.type("#search", "pets")
+    page.shows(MEMORIES, ["I have a dog called Brunel", "I live in Lisbon"])
+    page.click("#memory-list .delete")
+    page.confirm()
+    page.shows(MEMORIES, ["I live in Lisbon"])
+    page.chrome.refresh()
+    page.shows(MEMORIES, ["I live in Lisbon"])
+
+
+def test_everything_is_done_by_the_keyboard(page: Page) -> None:
+    page.log_in("keyboard")
+    page.press("I like tea.", Keys.SHIFT, Keys.ENTER)
+    page.press(Keys.NULL, "Strong.", Keys.ENTER)
+    page.shows(MESSAGES, ["I like tea.\nStrong.", "You said: I like tea.\nStrong."])
+    page.shows(MEMORIES, ["I like tea"])
+    page.wait(lambda: page.one("#send").is_enabled())
+    for _ in range(10):
+        page.press(Keys.TAB)
+        label = page.chrome.switch_to.active_element.get_attribute("aria-label")
+        if label == "Delete the memory: I like tea":
+            break
+    page.press(Keys.ENTER)
+    page.wait(lambda: page.one("#confirm").is_displayed())
+    page.press(Keys.ESCAPE)  # no
+    page.wait(lambda: not page.all("dialog[open]"))
+    assert page.texts(MEMORIES) == ["I like tea"]
+    page.press(Keys.ENTER)
+    page.wait(lambda: page.one("#confirm").is_displayed())
+    page.press(Keys.TAB, Keys.ENTER)
+    page.shows("#memory-list li", ["Nothing yet."])
+
+
+def test_users_do_not_see_each_other(page: Page) -> None:
+    page.log_in("ada@example.com")
+    page.send("I like quinces.")
+    page.shows(MEMORIES, ["I like quinces"])
+    thread = page.chrome.current_url
+    page.click("#logout")
+    page.wait(lambda: page.one("#login").is_displayed())
+    assert "quinces" not in page.chrome.page_source
+    page.chrome.back()
+    page.wait(lambda: page.one("#login").is_displayed())
+    assert "quinces" not in page.chrome.page_source
+    page.log_in("grace")
+    page.shows("#threads li", ["No thread yet."])
+    page.shows("#memory-list li", ["Nothing yet."])
+    page.chrome.get(thread)
+    page.shows("#status.bad", ["There is no such thread."])
+    assert "quinces" not in page.chrome.page_source
+    page.log_in("ada@example.com")
+    page.shows(TITLES, ["I like quinces."])
+
+
+def test_hostile_text_is_shown_as_text(page: Page) -> None:
+    page.log_in("hostile")
+    page.chrome.get_log("browser")  # of the tests before
+    said = f"Remember {HOSTILE}"
+    page.send(said)
+    page.shows(MEMORIES, [HOSTILE])
+    page.chrome.refresh()
+    page.shows(MESSAGES, [said, f"You said: {said}"])
+    page.shows(MEMORIES, [HOSTILE])
+    page.click("#threads .delete")
+    page.wait(lambda: page.one("#confirm").is_displayed())
+    assert page.text("#question").startswith("Delete the thread “Remember <img src=x onerror=")
+    assert page.all("#app img, #app script, dialog img, dialog script") == []
+    assert page.chrome.title.startswith("Remember <img")
+    assert [entry for entry in page.chrome.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_trouble_is_told(page: Page, server: OpenAIServer) -> None:
+    page.log_in("trouble")
+    server.fail(400)
+    page.type("#text", "Hello", Keys.ENTER)
+    page.shows("#status.bad", ["That failed: BadRequestError. Try again."])
+    assert page.one("#text").get_property("value") == "Hello"
+    page.press(Keys.ENTER)
+    page.wait(lambda: page.texts(MESSAGES)[-1] == "You said: Hello")
+    page.shows("#status:not(.bad)", ["Enter sends, Shift+Enter starts a new line."])
+    page.chrome.delete_all_cookies()  # as when the session is over
+    page.click("#threads .open")
+    page.wait(lambda: page.one("#login").is_displayed())
+    page.type("#name", "<b>", Keys.ENTER)
+    page.wait(lambda: page.text("#login-status").startswith("A name has letters"))

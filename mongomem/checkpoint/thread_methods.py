@@ -41,7 +41,7 @@ class ThreadMethods(BaseCheckpointSaver[Any]):
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Do what `delete_thread` does."""
-        # No `begins_at_call`: the plan gives whether it was done, and LangGraph's method gives None.
+        # No `begins_at_call`: the plan gives a bool, and the method of LangGraph None.
         await self._runners.arun(self._deleting(thread_id))
 
     def _deleting(self, thread_id: str) -> Plan[bool]:

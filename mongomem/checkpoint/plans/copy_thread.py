@@ -84,14 +84,14 @@ class ThreadContent:
         return replace(
             self,
             checkpoints=[
-                replace(one, address=_moved(one.address, thread_id), epoch=epoch, touched_at=now)
+                replace(one, ref=_moved(one.ref, thread_id), epoch=epoch, touched_at=now)
                 for one in self.checkpoints
             ],
             readable={_moved(ref, thread_id): one for ref, one in self.readable.items()},
             writes=[
                 replace(
                     one,
-                    address=_moved(one.address, thread_id),
+                    ref=_moved(one.ref, thread_id),
                     epoch=None if one.epoch is None else epoch,
                     touched_at=now,
                 )
@@ -146,13 +146,13 @@ async def _read(context: Context, thread_id: str) -> ThreadContent | None:
     own = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": thread.epoch}
     documents = await Find(context.checkpoints, own)
     stored = await read_checkpoints(context, documents)
-    copies = dict(zip([one.address for one in stored], map(_readable, documents), strict=True))
+    copies = dict(zip([one.ref for one in stored], map(_readable, documents), strict=True))
     living = [one for one in stored if context.is_alive(one.touched_at)]
-    refs = {one.address for one in living}
+    refs = {one.ref for one in living}
     written = await read_writes(context, await Find(context.writes, {"thread_id": thread_id}))
     # A late write of an ended life would never be cleaned in a copy.
     of_life = [one for one in written if one.epoch in (None, thread.epoch)]
-    return ThreadContent(document, living, copies, [one for one in of_life if one.address in refs])
+    return ThreadContent(document, living, copies, [one for one in of_life if one.ref in refs])
 
 
 def _readable(document: Document) -> Document:
@@ -189,7 +189,7 @@ def _encode_all(copied: ThreadContent, serializer: ValueSerializer) -> Documents
     """Return the documents of checkpoints and pending writes, each sealed for its place."""
     return (
         [
-            encode_checkpoint(one, copied.readable[one.address], serializer)
+            encode_checkpoint(one, copied.readable[one.ref], serializer)
             for one in copied.checkpoints
         ],
         [encode_write(one, serializer) for one in copied.writes],

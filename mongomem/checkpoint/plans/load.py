@@ -286,9 +286,9 @@ async def load_bodies(
         MissingChunkError: A chunk is gone.
         CorruptDataError: As `deserialize_body` says.
     """
-    loaded = await load_values(context, [(one.address, one.body) for one in stored])
+    loaded = await load_values(context, [(one.ref, one.body) for one in stored])
     return [
-        deserialize_body(context, one.address, one.body, data)
+        deserialize_body(context, one.ref, one.body, data)
         for one, data in zip(stored, loaded, strict=True)
     ]
 

@@ -34,7 +34,7 @@ The schema, version 1. Fields in brackets are there only where they say somethin
     last_metadata            readable metadata of the newest put that is not of a single step
     [labels]                 what update_thread set
     [preview]                the beginning of the last message
-    [name_key]               the secret that chunk names are hashed with, encrypted
+    [name_key]               the secret key of its chunk hashes, encrypted
     [deleted_at, ended_at]   when a deletion made it a tombstone; when a former life ended
     schema_version           1
 

@@ -4,7 +4,7 @@ them.
     {prefix}checkpoints
         type "thread"      one a thread: when it was last used, its metadata and members, its
                            tombstone
-        type "checkpoint"  one a checkpoint: its metadata, and its channels inline or by chunk names
+        type "checkpoint"  one a checkpoint: its metadata, and its channels inline or by chunk hashes
         type "chunk"       one a chunk: bytes that checkpoints and writes share
     {prefix}checkpoint_writes
         one a pending write
@@ -28,11 +28,11 @@ from hashlib import blake2b
 from typing import TypeAlias
 
 from mongomem.checkpoint.documents.config import CheckpointRef
-from mongomem.checkpoint.serde.chunks import NAME_BYTES
+from mongomem.checkpoint.serde.chunks import HASH_BYTES
 from mongomem.engine.commands import Document
 from mongomem.schema.indexes import Index
 
-THREAD_KEY_BYTES, PLACE_BYTES = 12, NAME_BYTES
+THREAD_KEY_BYTES, PLACE_BYTES = 12, HASH_BYTES
 """The parts of an `_id`: which thread, and what in it."""
 
 THREAD, CHECKPOINT, CHUNK = "thread", "checkpoint", "chunk"
@@ -116,7 +116,7 @@ def chunk_doc_id(thread_id: str, name: bytes) -> bytes:
     return thread_doc_id(thread_id) + name
 
 
-def chunk_name(key: bytes) -> bytes:
+def chunk_hash(key: bytes) -> bytes:
     """Return the name of the chunk with this `_id`."""
     return key[THREAD_KEY_BYTES:]
 
@@ -140,7 +140,7 @@ def all_chunks_of(thread_id: str) -> Document:
 
 def _stretch_of(thread_id: str) -> Document:
     """Return the bounds of every `_id` of a thread but that of its own document."""
-    first, last = (chunk_doc_id(thread_id, bytes([end] * NAME_BYTES)) for end in (0x00, 0xFF))
+    first, last = (chunk_doc_id(thread_id, bytes([end] * HASH_BYTES)) for end in (0x00, 0xFF))
     return {"$gte": first, "$lte": last}
 
 

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any, TypeVar
 
 from mongomem.arguments import shown
-from mongomem.checkpoint.serde.chunks import NAME_BYTES, StoredValue
+from mongomem.checkpoint.serde.chunks import HASH_BYTES, StoredValue
 from mongomem.engine.commands import Document
 from mongomem.errors import CorruptDataError, SchemaVersionError
 
@@ -26,7 +26,7 @@ up to 2**62."""
 
 
 MOST_LEVELS = 16
-"""How many levels of names a value may have: each has a sixteenth of the names of the one below."""
+"""How many levels a hash list may have: each has a sixteenth of the hashes of the one below."""
 
 
 def next_epoch(now: datetime, last: int | None = None) -> int:
@@ -73,9 +73,9 @@ def decode_value(fields: Mapping[str, Any], inline: bytes) -> StoredValue:
     if not 0 < len(levels) <= MOST_LEVELS or not all(isinstance(one, bytes) for one in levels):
         raise CorruptDataError(f"its chunks are no names by level: {shown(fields['chunks'])}")
     if (
-        len(levels[0]) % NAME_BYTES
+        len(levels[0]) % HASH_BYTES
     ):  # those of lower levels are whole only with what their chunks hold
-        raise CorruptDataError(f"its chunks are no names of {NAME_BYTES} bytes each")
+        raise CorruptDataError(f"its chunks are no names of {HASH_BYTES} bytes each")
     return StoredValue(
         kind, inline, tuple([bytes(one) for one in levels]), read_count(fields, "size")
     )

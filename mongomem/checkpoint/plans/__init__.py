@@ -5,7 +5,7 @@
     put_writes     put_writes
     read           get_tuple, and the pages of list
     restore        stored checkpoints and pending writes to CheckpointTuples
-    load           chunk names to bytes to objects; whose fault it is that content cannot be opened
+    load           chunk hashes to bytes to objects; whose fault it is that content cannot be opened
     delta_history  get_delta_channel_history
     copy_thread    copy_thread
     delete         delete_thread; tombstones, and what is left behind them

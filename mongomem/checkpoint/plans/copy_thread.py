@@ -21,7 +21,7 @@ from mongomem.checkpoint.documents.checkpoint import (
 )
 from mongomem.checkpoint.documents.collections import (
     CHECKPOINT,
-    chunk_name,
+    chunk_hash,
 )
 from mongomem.checkpoint.documents.config import CheckpointRef, identifier
 from mongomem.checkpoint.documents.identity import Member, Members, identity, member
@@ -272,7 +272,7 @@ async def _copy_chunks(
     for start in range(0, len(keys), PAGE):
         page = keys[start : start + PAGE]
         found = await fetch(context, {key: owners[key] for key in page})
-        pieces = {chunk_name(key): piece for key, piece in found.items()}
+        pieces = {chunk_hash(key): piece for key, piece in found.items()}
         writes_of_page = chunk_writes(context, target_id, pieces, epoch)
         await BulkWrite(context.checkpoints, writes_of_page, ordered=False)
 

@@ -124,7 +124,7 @@ async def put(
     """Store a checkpoint; return the config that leads to it.
 
     One round trip where the caches know thread and parent, two where they do not, and one more for
-    each level of names above the first that the parent has. Values are serialized before the first
+    each level of hashes above the first that the parent has. Values are serialized before the first
     of them, or copied where that takes long: what is stored is what was passed, whatever the caller
     does to it afterwards. If the parent turns out to be gone, the channels that it
     would have supplied are serialized then.
@@ -353,7 +353,7 @@ def base_from_cache(context: Context, ref: CheckpointRef) -> PutBase | None:
 
 
 async def read_base(context: Context, ref: CheckpointRef) -> PutBase:
-    """Read what a put on `ref` stands on, in one round trip and one for each level of names
+    """Read what a put on `ref` stands on, in one round trip and one for each level of hashes
     above the first.
     """
     thread_document, parent_document = await _thread_and_parent(context, ref)

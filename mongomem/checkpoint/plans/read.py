@@ -76,7 +76,7 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
     """Return the checkpoint that the config names, or the newest of its namespace, or None.
 
     One round trip where the caches hold its chunks; else one more for them, and one for each
-    further level of names. One more also for many pending writes.
+    further level of hashes. One more also for many pending writes.
     """
     ref = ref_of_config(config)
     # Before the read: a removal in between changes the generation, and the parent that is cached

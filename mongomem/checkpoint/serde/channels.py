@@ -70,7 +70,9 @@ class ParentState:
     def weight(self) -> int:
         """Return about how many bytes it holds."""
         inline = sum(len(value.inline) for value in self.channels.values())
-        entries = len(self.versions) + sum(len(chunks.names) for chunks in self.referenced.values())
+        entries = len(self.versions) + sum(
+            len(chunks.hashes) for chunks in self.referenced.values()
+        )
         return inline + sum(map(_content_bytes, self.referenced.values())) + 100 * entries
 
 
@@ -97,7 +99,7 @@ class EncodedCheckpoint:
         body: The checkpoint without its values, with its metadata.
         channels: The values, by channel.
         referenced: The chunks that each of the values reaches.
-        chunks: Content by name: the chunks that the parent does not reach, to be written.
+        chunks: Content by hash: the chunks that the parent does not reach, to be written.
         sends_in_parent: Whether the format is one that leaves pending sends with the parent's
             writes.
     """
@@ -230,7 +232,7 @@ def _known(
         channel: parent.referenced[channel] for channel in kept if channel in parent.referenced
     }
     return known | {
-        channel: made.referenced for channel, made in cuts.items() if made.referenced.names
+        channel: made.referenced for channel, made in cuts.items() if made.referenced.hashes
     }
 
 

@@ -32,8 +32,8 @@ from typing import TypeAlias
 
 from pyfastcdc import FastCDC
 
-NAME_BYTES = 16
-"""Length of the hash of a chunk: its name."""
+HASH_BYTES = 16
+"""Length of the hash of a chunk."""
 
 HEAD_BYTES = 16
 
@@ -44,10 +44,10 @@ SMALL, LARGE = 1024, 16 * 1024
 LONGEST_SMALL = 4 * SMALL
 """The longest chunk that a small cut makes."""
 
-NAMES = 256
+HASH_LIST = 256
 """Average size of a chunk of a hash list."""
 
-LONGEST_NAMES = 32 * NAME_BYTES
+LONGEST_HASH_LIST = 32 * HASH_BYTES
 """The longest hash list that is not cut and stored one level up."""
 
 
@@ -95,12 +95,12 @@ class ParentChunks:
     hashed there again. Without them the same bytes are stored.
 
     Attributes:
-        names: The hashes of all chunks that the value references, of content and hash lists.
+        hashes: Those of all chunks that the value references, of content and hash lists.
         segments: Its finished segments, in order, where the process still has them.
         open_chunks: The chunks behind them, of the segment that is not finished, likewise.
     """
 
-    names: frozenset[bytes] = frozenset()
+    hashes: frozenset[bytes] = frozenset()
     segments: tuple[Segment, ...] = ()
     open_chunks: tuple[Chunk, ...] = ()
 
@@ -155,7 +155,7 @@ def chunk_value(
     levels, reached = _hash_levels(_hash_list(segments, open_chunks), key, chunks)
     return ChunkedValue(
         StoredValue(type, data[:HEAD_BYTES] + tail, levels, len(data)),
-        {name: content for name, content in chunks.items() if name not in parent.names},
+        {name: content for name, content in chunks.items() if name not in parent.hashes},
         ParentChunks(reached, segments, tuple(open_chunks)),
     )
 
@@ -177,7 +177,7 @@ def _segments(
         segments.append(_coarsened(segment, key, chunks))
         start += len(segment.content)
     *finished, open_content = _cut(data[start:], LARGE)
-    segments += [_new_segment(content, key, parent.names, chunks) for content in finished]
+    segments += [_new_segment(content, key, parent.hashes, chunks) for content in finished]
     return tuple(segments), open_content
 
 
@@ -236,8 +236,8 @@ def _hash_levels(
     highest first, and all hashes there are.
     """
     inline_ends, reached = list[bytes](), set(split(hash_list))
-    while len(hash_list) > LONGEST_NAMES:
-        *complete, inline_end = _cut(hash_list, NAMES)
+    while len(hash_list) > LONGEST_HASH_LIST:
+        *complete, inline_end = _cut(hash_list, HASH_LIST)
         inline_ends.append(inline_end)
         level = _hashed(complete, key)
         chunks.update(level)
@@ -251,13 +251,13 @@ def _hashed(contents: Sequence[bytes], key: bytes) -> list[Chunk]:
 
 
 def content_hash(content: bytes, key: bytes) -> bytes:
-    """Return the hash that is the name of a chunk: the same content under the same key has one."""
-    return blake2b(content, digest_size=NAME_BYTES, key=key).digest()
+    """Return the hash of a chunk: the same content under the same key has one."""
+    return blake2b(content, digest_size=HASH_BYTES, key=key).digest()
 
 
 def split(hash_list: bytes) -> list[bytes]:
     """Split joined hashes."""
-    return [hash_list[start : start + NAME_BYTES] for start in range(0, len(hash_list), NAME_BYTES)]
+    return [hash_list[start : start + HASH_BYTES] for start in range(0, len(hash_list), HASH_BYTES)]
 
 
 def _cut(data: bytes, average: int) -> list[bytes]:

@@ -4,7 +4,7 @@ them.
     {prefix}checkpoints
         type "thread"      one a thread: when it was last used, its metadata and members, its
                            tombstone
-        type "checkpoint"  one a checkpoint: its metadata, and its channels inline or by chunk hashes
+        type "checkpoint"  one a checkpoint: its metadata; channels inline or by chunk hashes
         type "chunk"       one a chunk: bytes that checkpoints and writes share
     {prefix}checkpoint_writes
         one a pending write

@@ -23,7 +23,7 @@ from mongomem.checkpoint.documents.checkpoint import (
 from mongomem.checkpoint.documents.collections import chunk_doc_id, chunk_hash
 from mongomem.checkpoint.documents.config import CheckpointRef
 from mongomem.checkpoint.documents.thread import advised, decode_name_key, thread_query
-from mongomem.checkpoint.serde.chunks import LONGEST_HASH_LIST, HASH_BYTES, StoredValue, split
+from mongomem.checkpoint.serde.chunks import HASH_BYTES, LONGEST_HASH_LIST, StoredValue, split
 from mongomem.checkpoint.serde.serializer import (
     CONTENT_FIELDS,
     Obstacle,

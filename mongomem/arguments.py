@@ -67,9 +67,8 @@ def shown(value: object) -> str:
         text = _SHORT.repr(
             without_secrets(value[: 8 * LONGEST_SHOWN]) if isinstance(value, str) else value
         )
-    except (
-        Exception
-    ):  # an int of too many digits (sys.set_int_max_str_digits), or whatever a value does
+    # An int has too many digits (sys.set_int_max_str_digits), or a method of the value raised.
+    except Exception:
         text = ""
     if not text or len(text) > LONGEST_SHOWN + 2:
         text = text[:LONGEST_SHOWN] + "..." if text else f"a {type(value).__name__}"

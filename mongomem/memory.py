@@ -297,14 +297,7 @@ class MongoMemory:
         """
         user = identifier("user_id", user_id)
         checked_user(user)
-        try:
-            namespace: Any = self._user_namespace(user)
-        except MongomemError:
-            raise
-        except Exception as error:
-            raise InvalidInputError(
-                f"user_namespace failed for user {shown(user)}: {shown(error)}"
-            ) from error
+        namespace = self._called_with(user)
         try:
             if not isinstance(namespace, tuple | list) or not namespace:
                 raise ValueError("a namespace is a tuple with one label at least")
@@ -318,6 +311,17 @@ class MongoMemory:
             ) from error
         self._check_own(user, namespace)
         return user, tuple(namespace)
+
+    def _called_with(self, user: str) -> Any:
+        """Call the function of the application that tells the namespace of a user."""
+        try:
+            return self._user_namespace(user)
+        except MongomemError:
+            raise
+        except Exception as error:
+            raise InvalidInputError(
+                f"user_namespace failed for user {shown(user)}: {shown(error)}"
+            ) from error
 
     def _check_own(self, user: str, namespace: object) -> None:
         """Refuse a namespace that another user has too.

@@ -20,9 +20,8 @@ from mongomem.engine.commands import Plan
 from mongomem.engine.runners import Runners, begins_at_call
 
 
-class ThreadMethods(
-    BaseCheckpointSaver[Any]
-):  # versions are of the kind that a thread has, see `Version`
+# Versions are of the kind that a thread has, see `Version`.
+class ThreadMethods(BaseCheckpointSaver[Any]):
     """The methods of a saver that are about whole threads and not about one checkpoint."""
 
     _runners: Runners

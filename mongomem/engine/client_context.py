@@ -230,9 +230,8 @@ class Connection:
                 f"{self.name} needs a connection string such as mongodb://localhost:27017, not "
                 f"{given}"
             )
-        object.__setattr__(
-            self, "uri", str.__str__(self.uri)
-        )  # and not what a subclass says of itself
+        # The characters themselves, and not what a subclass of str says of itself.
+        object.__setattr__(self, "uri", str.__str__(self.uri))
         _check_timeout(self.open_timeout)
 
     def make(self, kind: Any) -> Any:
@@ -272,10 +271,8 @@ class Connection:
         try:
             yield
         except OperationFailure as error:
-            hosts, said = (
-                ", ".join(_hosts(client)),
-                shown((error.details or {}).get("errmsg") or str(error)),
-            )
+            hosts = ", ".join(_hosts(client))
+            said = shown((error.details or {}).get("errmsg") or str(error))
             if error.code == UNAUTHORIZED_CODE:
                 said = "it asks for a user and a password"
             elif error.code in UNAUTHENTICATED:

@@ -106,20 +106,19 @@ def read_state(node: Path) -> State | None:
     try:
         with open(node / _STATE, "rb", opener=own_file) as file:
             state = json.loads(file.read())
-        numbers = [state[name] for name in ("control", "port", "pid")]
-        token = state["token"]
+        token, *numbers = [state[name] for name in ("token", "control", "port", "pid")]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if not isinstance(token, str) or not all(
-        type(number) is int and number > 0 for number in numbers
-    ):
+    if not isinstance(token, str) or not all(map(_is_positive, numbers)):
         return None
     control, port, pid = numbers
-    return (
-        State(control=control, token=token, port=port, pid=pid)
-        if max(control, port) <= _HIGHEST_PORT
-        else None
-    )
+    if max(control, port) > _HIGHEST_PORT:
+        return None
+    return State(control=control, token=token, port=port, pid=pid)
+
+
+def _is_positive(number: object) -> bool:
+    return type(number) is int and number > 0
 
 
 def write_state(node: Path, state: State) -> None:

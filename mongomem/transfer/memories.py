@@ -11,7 +11,7 @@ from typing import Any
 import bson
 from langgraph.store.base import PutOp
 
-from mongomem.engine.commands import BulkWrite, Find, Update
+from mongomem.engine.commands import BulkWrite, Document, Find, Update
 from mongomem.store.context import Context
 from mongomem.store.documents.item import BY_ID, ITEM_FIELDS
 from mongomem.store.documents.namespace import Namespace, id_range, item_id, path_of
@@ -39,15 +39,21 @@ async def export_items(context: Context, namespace: Namespace) -> list[dict[str,
         page = await Find(
             context.items, {"_id": condition}, shown, sort=[("_id", 1)], limit=PAGE, hint=BY_ID
         )
-        now, chosen = context.now(), {one["_id"]: one.get("index_fields") for one in page}
-        found += [
-            _item_json(stored, chosen[stored.id], len(namespace))
-            for stored in sound_items(page, context.damage)
-            if not context.expiry.has_expired(stored.expires_at, now)
-        ]
+        found += _page_json(context, page, len(namespace))
         if len(page) < PAGE:
             return found
         condition = {**condition, "$gt": page[-1]["_id"]}
+
+
+def _page_json(context: Context, page: Sequence[Document], depth: int) -> list[dict[str, Any]]:
+    """Return the items of a page, each with its namespace below the first `depth` labels."""
+    now = context.now()
+    chosen = {one["_id"]: one.get("index_fields") for one in page}
+    return [
+        _item_json(stored, chosen[stored.id], depth)
+        for stored in sound_items(page, context.damage)
+        if not context.expiry.has_expired(stored.expires_at, now)
+    ]
 
 
 def _item_json(stored: StoredItem, index: object, depth: int) -> dict[str, Any]:
@@ -58,15 +64,18 @@ def _item_json(stored: StoredItem, index: object, depth: int) -> dict[str, Any]:
         "created_at": stored.fields["created_at"].isoformat(),
         "updated_at": stored.updated_at.isoformat(),
     }
-    if not _is_json(stored.value):
-        encoded = encode_value(stored.value, "value")
-        held = {"readable": encoded.readable, "exact": encoded.exact}
-        made["encoded"] = base64_of(bson.encode(held))
-    if stored.ttl_minutes is not None:
-        made["ttl_minutes"] = stored.ttl_minutes
-    if index is not None:
-        made["index"] = index
-    return made
+    optional = {
+        "encoded": None if _is_json(stored.value) else _exact(stored.value),
+        "ttl_minutes": stored.ttl_minutes,
+        "index": index,
+    }
+    return made | {name: one for name, one in optional.items() if one is not None}
+
+
+def _exact(value: dict[str, Any]) -> str:
+    """Return a value that JSON does not hold as it is: as BSON, in base64."""
+    encoded = encode_value(value, "value")
+    return base64_of(bson.encode({"readable": encoded.readable, "exact": encoded.exact}))
 
 
 def _is_json(value: object) -> bool:

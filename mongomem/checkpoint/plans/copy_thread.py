@@ -19,10 +19,7 @@ from mongomem.checkpoint.documents.checkpoint import (
     encode_checkpoint,
     encode_write,
 )
-from mongomem.checkpoint.documents.collections import (
-    CHECKPOINT,
-    chunk_name,
-)
+from mongomem.checkpoint.documents.collections import CHECKPOINT, chunk_name
 from mongomem.checkpoint.documents.config import CheckpointRef, identifier
 from mongomem.checkpoint.documents.identity import Member, Members, identity, member
 from mongomem.checkpoint.documents.thread import ThreadState, ThreadUse, encode_thread, read_members
@@ -117,10 +114,8 @@ async def copy_thread(context: Context, source: object, target: object) -> None:
     Raises:
         ContentionError: Others changed the threads at the same time, again and again.
     """
-    source_id, target_id = (
-        identifier("source_thread_id", source),
-        identifier("target_thread_id", target),
-    )
+    source_id = identifier("source_thread_id", source)
+    target_id = identifier("target_thread_id", target)
     if source_id == target_id:
         raise InvalidInputError("source and target are the same thread")
     await ensure_setup(context)
@@ -148,11 +143,20 @@ async def _read(context: Context, thread_id: str) -> ThreadContent | None:
     stored = await read_checkpoints(context, documents)
     copies = dict(zip([one.address for one in stored], map(_readable, documents), strict=True))
     living = [one for one in stored if context.is_alive(one.touched_at)]
-    refs = {one.address for one in living}
-    written = await read_writes(context, await Find(context.writes, {"thread_id": thread_id}))
-    # A late write of an ended life would never be cleaned in a copy.
-    of_life = [one for one in written if one.epoch in (None, thread.epoch)]
-    return ThreadContent(document, living, copies, [one for one in of_life if one.address in refs])
+    writes = await _pending_writes(context, thread_id, thread.epoch, living)
+    return ThreadContent(document, living, copies, writes)
+
+
+async def _pending_writes(
+    context: Context, thread_id: str, epoch: int, checkpoints: Sequence[StoredCheckpoint]
+) -> list[StoredWrite]:
+    """Read the pending writes that a copy of these checkpoints has.
+
+    A late write of an ended life is not among them: in a copy it would never be cleaned.
+    """
+    refs = {one.address for one in checkpoints}
+    found = await read_writes(context, await Find(context.writes, {"thread_id": thread_id}))
+    return [one for one in found if one.epoch in (None, epoch) and one.address in refs]
 
 
 def _readable(document: Document) -> Document:

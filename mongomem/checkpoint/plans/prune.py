@@ -80,10 +80,8 @@ async def prune(
     dry_run: object,
 ) -> list[PruneReport]:
     """Remove checkpoints of threads by a rule; say what went, or would go."""
-    rule, is_dry = (
-        checked_rule(context.now(), strategy, keep_last, older_than),
-        checked_flag("dry_run", dry_run),
-    )
+    rule = checked_rule(context.now(), strategy, keep_last, older_than)
+    is_dry = checked_flag("dry_run", dry_run)
     return [
         await _prune_thread(context, one, rule.to_remove, is_dry)
         for one in _unique_ids("thread_id", thread_ids)

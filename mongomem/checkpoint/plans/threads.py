@@ -43,10 +43,7 @@ from mongomem.checkpoint.plans.thread_state import (
     read_state,
 )
 from mongomem.engine.commands import Aggregate, BulkWrite, Document, Find, Update
-from mongomem.errors import (
-    InvalidInputError,
-    ThreadNotFoundError,
-)
+from mongomem.errors import InvalidInputError, ThreadNotFoundError
 
 
 async def list_threads(
@@ -170,11 +167,15 @@ async def update_thread(context: Context, thread_id: object, metadata: object) -
         document, thread = await _living_thread(context, name)
         change = label_change(document, thread, users, labels)
         if await _change_unchanged(context, document, change):
-            merged = change["$set"]["labels"]
-            identity = document.get("identity", {}) | users
-            return read_listed(document | {"labels": merged, "identity": identity})
+            return _relabelled(document, change["$set"]["labels"], users)
         await backoff(attempt)
     raise await contention_error(context, name)
+
+
+def _relabelled(document: Document, labels: Document, users: Mapping[str, Any]) -> Thread:
+    """Return a thread as a change of its labels left it."""
+    identity = document.get("identity", {}) | users
+    return read_listed(document | {"labels": labels, "identity": identity})
 
 
 async def _change_unchanged(context: Context, document: Document, change: Document) -> bool:

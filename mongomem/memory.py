@@ -298,17 +298,7 @@ class MongoMemory:
         user = identifier("user_id", user_id)
         checked_user(user)
         namespace = self._called_with(user)
-        try:
-            if not isinstance(namespace, tuple | list) or not namespace:
-                raise ValueError("a namespace is a tuple with one label at least")
-            check_namespace(tuple(namespace), "user_namespace")
-        except (ValueError, TypeError) as error:
-            raise InvalidInputError(
-                f"the memories of user {shown(user)} cannot stand in the namespace "
-                f"{shown(namespace)} ({error}). Pass user_namespace= to say where they are, a name "
-                "that no two users share and the nodes of the graph use, e.g. lambda user_id: "
-                '("users", *mongomem.user_namespace(user_id))'
-            ) from error
+        _check_namespace_of(user, namespace)
         self._check_own(user, namespace)
         return user, tuple(namespace)
 
@@ -337,3 +327,22 @@ class MongoMemory:
                 f"user_namespace gives {shown(namespace)} for every user: the memories of all "
                 "would be those of one"
             )
+
+
+def _check_namespace_of(user: str, namespace: Any) -> None:
+    """Refuse what LangGraph takes for no namespace.
+
+    Raises:
+        InvalidInputError: It is no tuple of labels.
+    """
+    try:
+        if not isinstance(namespace, tuple | list) or not namespace:
+            raise ValueError("a namespace is a tuple with one label at least")
+        check_namespace(tuple(namespace), "user_namespace")
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError(
+            f"the memories of user {shown(user)} cannot stand in the namespace "
+            f"{shown(namespace)} ({error}). Pass user_namespace= to say where they are, a name "
+            "that no two users share and the nodes of the graph use, e.g. lambda user_id: "
+            '("users", *mongomem.user_namespace(user_id))'
+        ) from error

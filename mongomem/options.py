@@ -53,13 +53,18 @@ def unknown_option(
         beneath: By the names of options that hold options, those.
     """
     known = [*own]
+    spelled = _spelled(known, beneath)
+    closest = _closest(option, spelled)
+    guess = "" if closest is None else f" Did you mean {spelled[closest]}?"
+    return f"{name} has no option {shown(option)}.{guess} There are: {', '.join(known)}."
+
+
+def _spelled(own: Iterable[str], beneath: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return by its name how each option is passed, also one that another option holds."""
     inner = {
         one: f"{holder}={{{one!r}: ...}}" for holder, names in beneath.items() for one in names
     }
-    meant = {**inner, **{one: f"{one}=..." for one in known}}
-    closest = _closest(option, meant)
-    guess = "" if closest is None else f" Did you mean {meant[closest]}?"
-    return f"{name} has no option {shown(option)}.{guess} There are: {', '.join(known)}."
+    return inner | {one: f"{one}=..." for one in own}
 
 
 def _closest(option: str, names: Collection[str]) -> str | None:

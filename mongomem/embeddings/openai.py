@@ -141,6 +141,10 @@ class _OpenAIClients(Guarded):
                 self._blocking = os.getpid(), client
             return self._blocking[1]
 
+    def _forget_closed_loops(self) -> None:
+        for ended in [known for known in list(self._awaiting) if known.is_closed()]:
+            self._awaiting.pop(ended, None)
+
     async def awaiting(self) -> AsyncOpenAI:
         loop = asyncio.get_running_loop()
         if loop not in self._awaiting:
@@ -148,8 +152,7 @@ class _OpenAIClients(Guarded):
             # In a worker thread: it imports, and reads certificates.
             client = await in_worker("embedding", lambda: _new_async_client(base_url))
             if loop not in self._awaiting:  # else a task of the same loop was faster
-                for ended in [known for known in list(self._awaiting) if known.is_closed()]:
-                    self._awaiting.pop(ended, None)
+                self._forget_closed_loops()
                 self._awaiting[loop] = client, self._until_shutdown(loop, client)
                 await anext(self._awaiting[loop][1])
         return self._awaiting[loop][0]

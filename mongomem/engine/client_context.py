@@ -271,17 +271,9 @@ class Connection:
         try:
             yield
         except OperationFailure as error:
-            hosts = ", ".join(_hosts(client))
-            said = shown((error.details or {}).get("errmsg") or str(error))
-            if error.code == UNAUTHORIZED_CODE:
-                said = "it asks for a user and a password"
-            elif error.code in UNAUTHENTICATED:
-                said = (
-                    "its user or its password (and authSource says in which database the user "
-                    "is kept)"
-                )
+            hosts, reason = ", ".join(_hosts(client)), _refusal(error)
             raise ConfigurationError(
-                f"{hosts} refuses the connection string of {self.name}: {said}"
+                f"{hosts} refuses the connection string of {self.name}: {reason}"
             ) from None
         except PyMongoError as error:
             raise ServerUnavailableError(
@@ -327,6 +319,15 @@ def _without_quotations(error: Exception) -> str:
 def _hosts(client: Any) -> list[str]:
     known = sorted(client.topology_description.server_descriptions())
     return [f"{host}:{port}" if port else host for host, port in known]
+
+
+def _refusal(error: OperationFailure) -> str:
+    """Say why a server refused to answer."""
+    if error.code == UNAUTHORIZED_CODE:
+        return "it asks for a user and a password"
+    if error.code in UNAUTHENTICATED:
+        return "its user or its password (and authSource says in which database the user is kept)"
+    return shown((error.details or {}).get("errmsg") or str(error))
 
 
 def _reasons(client: Any, error: PyMongoError) -> str:

@@ -145,11 +145,15 @@ def explain_exit(code: int | None, binary: Path, log: Path) -> str:
     that matter.
     """
     lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
-    complaints = [line for line in lines if line.strip() and not _INFORMATION.match(line)]
+    complaints = list(filter(_is_complaint, lines))
     how = "did not become ready" if code is None else f"ended with exit code {code}"
     reason = f"{binary} {how}: {_advice(code, complaints)}"
-    last = (complaints or lines)[-_LINES_SHOWN:]
-    return "\n".join([reason, *map(_indented, last), f"(the whole log: {log})"])
+    shown = map(_indented, (complaints or lines)[-_LINES_SHOWN:])
+    return "\n".join([reason, *shown, f"(the whole log: {log})"])
+
+
+def _is_complaint(line: str) -> bool:
+    return bool(line.strip()) and not _INFORMATION.match(line)
 
 
 def _indented(line: str) -> str:

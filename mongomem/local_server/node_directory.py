@@ -20,9 +20,9 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from .ownership import own_file, write_own
 
@@ -105,10 +105,14 @@ def read_state(node: Path) -> State | None:
     """Read server.json. None if it is missing or damaged."""
     try:
         with open(node / _STATE, "rb", opener=own_file) as file:
-            state = json.loads(file.read())
-        token, *numbers = [state[name] for name in ("token", "control", "port", "pid")]
+            return _checked(json.loads(file.read()))
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _checked(state: Mapping[str, Any]) -> State | None:
+    """Return a state that was read, None if its values are damaged."""
+    token, *numbers = [state[name] for name in ("token", "control", "port", "pid")]
     if not isinstance(token, str) or not all(map(_is_positive, numbers)):
         return None
     control, port, pid = numbers

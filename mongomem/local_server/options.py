@@ -90,22 +90,24 @@ def checked_parameters(name: str, value: object) -> dict[str, str]:
         ConfigurationError: It is no mapping of names to booleans, numbers and strings, or has a
             name that this package decides.
     """
-    if value is None:
-        return {}
+    given = {} if value is None else _read_mapping(name, value)
+    return {
+        _parameter_name(name, key): _parameter(f"{name}[{shown(key)}]", entry)
+        for key, entry in given.items()
+    }
+
+
+def _read_mapping(name: str, value: object) -> dict[object, object]:
     if not isinstance(value, Mapping):
         raise ConfigurationError(
             f"{name} must be a mapping of server parameters, not {shown(value)}"
         )
     try:
-        given = dict(value)
+        return dict(value)
     except Exception as error:  # whatever a mapping does
         raise ConfigurationError(
             f"{name} cannot be read: {shown(value)} ({type(error).__name__})"
         ) from None
-    return {
-        _parameter_name(name, key): _parameter(f"{name}[{shown(key)}]", entry)
-        for key, entry in given.items()
-    }
 
 
 def _parameter_name(name: str, key: object) -> str:

@@ -54,12 +54,17 @@ async def check_ownership(owned: Owned) -> None:
         return
     _check_unique(owned, indexes)
     ends = await _ends(owned.collection)
-    if foreign := [end["_id"] for end in ends if not owned.owns(end["_id"])]:
-        raise ConfigurationError(
-            _foreign(owned, f"documents whose _id is of type {type(foreign[0]).__name__}")
-        )
+    _check_ids(owned, [end["_id"] for end in ends])
     if not ends and owned.prefix == DEFAULT_PREFIX:
         await _check_former(owned)
+
+
+def _check_ids(owned: Owned, ids: Iterable[object]) -> None:
+    """Refuse documents of somebody else."""
+    for foreign in ids:
+        if not owned.owns(foreign):
+            kind = type(foreign).__name__
+            raise ConfigurationError(_foreign(owned, f"documents whose _id is of type {kind}"))
 
 
 async def _check_former(owned: Owned) -> None:

@@ -65,15 +65,17 @@ def _item_json(stored: StoredItem, index: object, depth: int) -> dict[str, Any]:
         "updated_at": stored.updated_at.isoformat(),
     }
     optional = {
-        "encoded": None if _is_json(stored.value) else _exact(stored.value),
+        "encoded": _exact(stored.value),
         "ttl_minutes": stored.ttl_minutes,
         "index": index,
     }
     return made | {name: one for name, one in optional.items() if one is not None}
 
 
-def _exact(value: dict[str, Any]) -> str:
-    """Return a value that JSON does not hold as it is: as BSON, in base64."""
+def _exact(value: dict[str, Any]) -> str | None:
+    """Return a value as BSON in base64; None for one that JSON holds as it is."""
+    if _is_json(value):
+        return None
     encoded = encode_value(value, "value")
     return base64_of(bson.encode({"readable": encoded.readable, "exact": encoded.exact}))
 
@@ -117,15 +119,7 @@ class GivenItem:
 
     @classmethod
     def of(cls, part: Part, namespace: Namespace) -> GivenItem:
-        below, key = part.member("namespace").texts(), part.member("key").text()
-        ttl, index = part.optional("ttl_minutes"), part.optional("index")
-        op = PutOp(
-            (*namespace, *below),
-            key,
-            _value(part),
-            None if index is None else index.value,
-            None if ttl is None else ttl.value,
-        )
+        op = _put_op(part, namespace)
         try:
             group_ops([op], None)
         except Exception as error:
@@ -138,6 +132,19 @@ class GivenItem:
         times = {"created_at": self.created_at, "updated_at": self.updated_at}
         stamp = {"changed_at": {"$type": "timestamp"}}
         return Update(place, {"$set": times, "$currentDate": stamp})
+
+
+def _put_op(part: Part, namespace: Namespace) -> PutOp:
+    """Return the operation that puts an item below a namespace."""
+    below, key = part.member("namespace").texts(), part.member("key").text()
+    ttl, index = part.optional("ttl_minutes"), part.optional("index")
+    return PutOp(
+        (*namespace, *below),
+        key,
+        _value(part),
+        None if index is None else index.value,
+        None if ttl is None else ttl.value,
+    )
 
 
 def _value(part: Part) -> dict[str, Any]:

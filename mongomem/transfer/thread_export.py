@@ -57,7 +57,7 @@ async def _exported(context: Context, thread_id: str) -> dict[str, Any] | None:
     document = await living_document(context, thread_id)
     if document is None:
         return None
-    living = await _living_checkpoints(context, thread_id, document["epoch"])
+    living = await _living_checkpoints(context, document)
     writes = await _writes_by_checkpoint(context, thread_id, document["epoch"])
     pages = ThreadJson(context)
     for stored in living:
@@ -66,11 +66,9 @@ async def _exported(context: Context, thread_id: str) -> dict[str, Any] | None:
     return {**_described(document), **pages.parts()}
 
 
-async def _living_checkpoints(
-    context: Context, thread_id: str, epoch: int
-) -> list[StoredCheckpoint]:
+async def _living_checkpoints(context: Context, thread: Document) -> list[StoredCheckpoint]:
     """Read the sound checkpoints of the life that a thread has, in the order of their ids."""
-    own = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": epoch}
+    own = {"type": CHECKPOINT, "thread_id": thread["thread_id"], "epoch": thread["epoch"]}
     records = await read_undamaged(context, await Find(context.checkpoints, own))
     living = [stored for stored in records if context.is_alive(stored.touched_at)]
     return sorted(living, key=lambda stored: stored.address.checkpoint_id or "")

@@ -266,14 +266,16 @@ async def _hide(context: Context, given: Sequence[GivenCheckpoint]) -> None:
     """Hide what was hidden, and say on its children that their parent is."""
     hidden = {one.address for one in given if one.hidden}
     children = [one.address for one in given if one.address.at(one.parent_id) in hidden]
-    for places, change in (
-        ([*hidden], {"hidden": True}),
-        (children, {"parent_is_hidden": True}),
-    ):
-        keys = [checkpoint_doc_id(place) for place in places]
-        for start in range(0, len(keys), MOST_IDS):
-            condition = {"_id": {"$in": keys[start : start + MOST_IDS]}}
-            await UpdateMany(context.checkpoints, condition, {"$set": change})
+    await _mark(context, [*hidden], "hidden")
+    await _mark(context, children, "parent_is_hidden")
+
+
+async def _mark(context: Context, places: Sequence[CheckpointRef], flag: str) -> None:
+    """Set a flag of checkpoints, so many as one command names at a time."""
+    keys = [checkpoint_doc_id(place) for place in places]
+    for start in range(0, len(keys), MOST_IDS):
+        condition = {"_id": {"$in": keys[start : start + MOST_IDS]}}
+        await UpdateMany(context.checkpoints, condition, {"$set": {flag: True}})
 
 
 async def _label(

@@ -151,17 +151,20 @@ async def _checked(data: object, whose_of: Callable[[str], Whose]) -> Given:
         InvalidInputError: Something cannot be imported.
     """
     document: Part = await Compute(partial(read_document, data), _size_of(data))
-    user_id = document.member("user_id")
-    try:
-        whose = whose_of(user_id.text())
-    except MongomemError as error:
-        raise user_id.named(error) from error
+    whose = _whose(document.member("user_id"), whose_of)
     items = given_items(document.member("memories").parts(), whose.namespace)
     threads = [GivenThread.of(part) for part in document.member("threads").parts()]
     for thread in threads:
         await check_thread(whose.saver, thread)
     ordered = sorted(threads, key=lambda thread: thread.part.member("updated_at").time())
     return Given(whose, ordered, items)
+
+
+def _whose(user_id: Part, whose_of: Callable[[str], Whose]) -> Whose:
+    try:
+        return whose_of(user_id.text())
+    except MongomemError as error:
+        raise user_id.named(error) from error
 
 
 def _size_of(data: object) -> int:

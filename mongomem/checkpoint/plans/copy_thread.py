@@ -114,22 +114,27 @@ async def copy_thread(context: Context, source: object, target: object) -> None:
     Raises:
         ContentionError: Others changed the threads at the same time, again and again.
     """
-    source_id = identifier("source_thread_id", source)
-    target_id = identifier("target_thread_id", target)
-    if source_id == target_id:
-        raise InvalidInputError("source and target are the same thread")
+    source_id, target_id = _two_threads(source, target)
     await ensure_setup(context)
     for attempt in range(MAX_ATTEMPTS):
         content = await _read(context, source_id)
         if content is None:
             return
         thread = await ensure_thread(context, target_id)
-        if await _copy(context, content, source_id, target_id, thread):
-            context.caches.invalidate_thread(target_id)
-            return
+        is_whole = await _copy(context, content, source_id, target_id, thread)
         context.caches.invalidate_thread(target_id)
+        if is_whole:
+            return
         await backoff(attempt)
     raise await contention_error(context, target_id)
+
+
+def _two_threads(source: object, target: object) -> tuple[str, str]:
+    source_id = identifier("source_thread_id", source)
+    target_id = identifier("target_thread_id", target)
+    if source_id == target_id:
+        raise InvalidInputError("source and target are the same thread")
+    return source_id, target_id
 
 
 async def _read(context: Context, thread_id: str) -> ThreadContent | None:

@@ -98,14 +98,18 @@ async def delete_for_runs(context: Context, run_ids: object) -> None:
         )
     if not wanted:
         return
-    query = {"type": CHECKPOINT, "metadata.run_id": {"$in": sorted(wanted)}}
-    found = await Find(context.checkpoints, query, {"thread_id": 1})
 
     def to_remove(nodes: Sequence[CheckpointNode]) -> set[CheckpointRef]:
         return {node.address for node in nodes if node.run_id in wanted}
 
-    for thread_id in sorted({read_field(document, "thread_id", str) for document in found}):
+    for thread_id in await _threads_of_runs(context, wanted):
         await _prune_thread(context, thread_id, to_remove, dry_run=False)
+
+
+async def _threads_of_runs(context: Context, run_ids: Collection[str]) -> list[str]:
+    query = {"type": CHECKPOINT, "metadata.run_id": {"$in": sorted(run_ids)}}
+    found = await Find(context.checkpoints, query, {"thread_id": 1})
+    return sorted({read_field(document, "thread_id", str) for document in found})
 
 
 def _unique_ids(name: str, values: object) -> list[str]:

@@ -39,11 +39,11 @@ class SaverCaches:
         self.found_ttl: timedelta | None = None
         self.tombstones_looked_for_at: datetime | None = None
 
-    def cache_parent(self, address: CheckpointRef, parent: ParentState) -> None:
+    def cache_parent(self, ref: CheckpointRef, parent: ParentState) -> None:
         """Keep what a read found of a checkpoint, unless a put has left more."""
-        kept = self.parents.get(address)
+        kept = self.parents.get(ref)
         if kept is None or kept.generation != parent.generation:
-            self.parents.put(address, parent)
+            self.parents.put(ref, parent)
 
     def invalidate_thread(self, thread_id: str) -> None:
         """Drop what is known of a thread, so that the next put reads it anew."""

@@ -61,8 +61,8 @@ async def _exported(context: Context, thread_id: str) -> dict[str, Any] | None:
     writes = await _writes_by_checkpoint(context, thread_id, document["epoch"])
     pages = ThreadJson(context)
     for stored in living:
-        with context.caches.damage.left_out(checkpoint_doc_id(stored.address)):
-            await pages.add(stored, writes.get(stored.address, []))
+        with context.caches.damage.left_out(checkpoint_doc_id(stored.ref)):
+            await pages.add(stored, writes.get(stored.ref, []))
     return {**_described(document), **pages.parts()}
 
 
@@ -71,7 +71,7 @@ async def _living_checkpoints(context: Context, thread: Document) -> list[Stored
     own = {"type": CHECKPOINT, "thread_id": thread["thread_id"], "epoch": thread["epoch"]}
     records = await read_undamaged(context, await Find(context.checkpoints, own))
     living = [stored for stored in records if context.is_alive(stored.touched_at)]
-    return sorted(living, key=lambda stored: stored.address.checkpoint_id or "")
+    return sorted(living, key=lambda stored: stored.ref.checkpoint_id or "")
 
 
 async def _writes_by_checkpoint(
@@ -83,7 +83,7 @@ async def _writes_by_checkpoint(
         with context.caches.damage.left_out(document["_id"]):
             (write,) = await read_writes(context, [document])
             if write.epoch in (None, epoch):
-                found.setdefault(write.address, []).append(write)
+                found.setdefault(write.ref, []).append(write)
     return {place: sorted(own, key=StoredWrite.sort_key) for place, own in found.items()}
 
 
@@ -127,7 +127,7 @@ class ThreadJson:
             CorruptDataError: It is damaged.
         """
         values = [stored.body, *stored.channels.values(), *(write.value for write in writes)]
-        loaded = await load_values(self.context, [(stored.address, value) for value in values])
+        loaded = await load_values(self.context, [(stored.ref, value) for value in values])
         work = partial(self._encode, stored, writes, values, loaded)
         await Compute(work, sum(map(len, loaded)))
 
@@ -155,13 +155,13 @@ class ThreadJson:
         self, stored: StoredCheckpoint, writes: Sequence[StoredWrite], loaded: Sequence[bytes]
     ) -> None:
         """Add the messages of a checkpoint of the root graph to the transcript."""
-        address = stored.address
-        checkpoint, _ = deserialize_body(self.context, address, stored.body, loaded[0])
-        if address.checkpoint_ns:
+        ref = stored.ref
+        checkpoint, _ = deserialize_body(self.context, ref, stored.body, loaded[0])
+        if ref.checkpoint_ns:
             return
         values = [*stored.channels.items(), *((write.channel, write.value) for write in writes)]
         said = [
-            deserialize(self.context, address, value, data)
+            deserialize(self.context, ref, value, data)
             for (channel, value), data in zip(values, loaded[1:], strict=True)
             if channel == CHANNEL
         ]
@@ -172,8 +172,8 @@ class ThreadJson:
 def _described_checkpoint(stored: StoredCheckpoint) -> dict[str, Any]:
     """Return the members that say which checkpoint it is; `hidden` only where it is."""
     described: dict[str, Any] = {
-        "namespace": stored.address.checkpoint_ns,
-        "id": stored.address.checkpoint_id,
+        "namespace": stored.ref.checkpoint_ns,
+        "id": stored.ref.checkpoint_id,
         "parent_id": stored.parent_id,
     }
     return described | ({"hidden": True} if stored.hidden else {})

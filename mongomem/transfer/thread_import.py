@@ -57,7 +57,7 @@ class GivenThread:
         """Return the checkpoints, each behind its parent."""
         parts = self.part.member("checkpoints").parts()
         given = [GivenCheckpoint.of(self.thread_id, part) for part in parts]
-        return sorted(given, key=lambda one: one.address.checkpoint_id or "")
+        return sorted(given, key=lambda one: one.ref.checkpoint_id or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +65,18 @@ class GivenCheckpoint:
     """A checkpoint of a thread that is imported; its values are decoded when they are needed."""
 
     part: Part
-    address: CheckpointRef
+    ref: CheckpointRef
     parent_id: str | None
     hidden: bool
 
     @classmethod
     def of(cls, thread_id: str, part: Part) -> GivenCheckpoint:
         namespace = part.member("namespace").identifier(optional=True)
-        address = CheckpointRef(thread_id, namespace, part.member("id").identifier())
+        ref = CheckpointRef(thread_id, namespace, part.member("id").identifier())
         parent, hidden = part.optional("parent_id"), part.optional("hidden")
         if hidden is not None and hidden.value is not True:
             raise hidden.wrong("true, or not there")
-        return cls(
-            part, address, None if parent is None else parent.identifier(), hidden is not None
-        )
+        return cls(part, ref, None if parent is None else parent.identifier(), hidden is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +128,11 @@ def _body(
         InvalidInputError: It is none, or that of another checkpoint.
     """
     try:
-        checkpoint, metadata = deserialize_body(context, given.address, value.stored, value.data)
+        checkpoint, metadata = deserialize_body(context, given.ref, value.stored, value.data)
     except Exception as error:
         raise value.part.named(error) from error
-    if checkpoint.get("id") != given.address.checkpoint_id:
-        raise value.part.wrong(f"checkpoint {shown(given.address.checkpoint_id)}")
+    if checkpoint.get("id") != given.ref.checkpoint_id:
+        raise value.part.wrong(f"checkpoint {shown(given.ref.checkpoint_id)}")
     return checkpoint, metadata
 
 
@@ -165,7 +163,7 @@ class _Value:
             InvalidInputError: It does not.
         """
         try:
-            return deserialize(context, given.address, self.stored, self.data)
+            return deserialize(context, given.ref, self.stored, self.data)
         except Exception as error:
             raise self.part.named(error) from error
 
@@ -255,17 +253,17 @@ async def _store(
     checkpoint on, also where the checkpoints name nobody: else a thread that was cut short would be
     nobody's.
     """
-    config = given.address.at(given.parent_id).config()
+    config = given.ref.at(given.parent_id).config()
     config["configurable"] |= {key: one for key, one in user.items() if not decoded.users.get(key)}
     await put(context, config, decoded.checkpoint, decoded.metadata, decoded.values)
     for (task, path), writes in decoded.writes.items():
-        await store_writes(context, Task(given.address, task, path), writes)
+        await store_writes(context, Task(given.ref, task, path), writes)
 
 
 async def _hide(context: Context, given: Sequence[GivenCheckpoint]) -> None:
     """Hide what was hidden, and say on its children that their parent is."""
-    hidden = {one.address for one in given if one.hidden}
-    children = [one.address for one in given if one.address.at(one.parent_id) in hidden]
+    hidden = {one.ref for one in given if one.hidden}
+    children = [one.ref for one in given if one.ref.at(one.parent_id) in hidden]
     await _mark(context, [*hidden], "hidden")
     await _mark(context, children, "parent_is_hidden")
 

@@ -34,7 +34,7 @@ class CheckpointNode:
     """A checkpoint as its family sees it.
 
     Attributes:
-        address: Where it is.
+        ref: Where it is.
         parent_id: The checkpoint it continues, in the same namespace.
         created_at: When it was stored.
         hidden: Whether it is kept for replay only.
@@ -47,7 +47,7 @@ class CheckpointNode:
         delta: The channels that it counts updates of since their last snapshot: these are rebuilt.
     """
 
-    address: CheckpointRef
+    ref: CheckpointRef
     parent_id: str | None
     created_at: datetime
     hidden: bool = False
@@ -68,7 +68,7 @@ class CheckpointNode:
         """Return the node of a stored checkpoint, of which also the channels that have a version
         and the metadata were read.
         """
-        ref, run_id = stored.address, metadata.get("run_id")
+        ref, run_id = stored.ref, metadata.get("run_id")
         counters = metadata.get("counters_since_delta_snapshot")
         return cls(
             ref,
@@ -107,13 +107,13 @@ def all_but_newest(
     """
     visible = sorted(
         (node for node in nodes if not node.hidden),
-        key=lambda node: node.address.checkpoint_id or "",
+        key=lambda node: node.ref.checkpoint_id or "",
     )
     by_namespace: dict[str, list[CheckpointNode]] = {}
     for node in visible:
-        by_namespace.setdefault(node.address.checkpoint_ns, []).append(node)
+        by_namespace.setdefault(node.ref.checkpoint_ns, []).append(node)
     return {
-        node.address
+        node.ref
         for family in by_namespace.values()
         for node in family[:-keep]
         if before is None or node.created_at < before
@@ -130,36 +130,36 @@ def plan_removal(nodes: Sequence[CheckpointNode], to_remove: set[CheckpointRef])
     outlive every reader. A count of its readers in each document would do without the family, but a
     put would write to documents of others, and a removal that breaks off leave it wrong.
     """
-    by_address = {node.address: node for node in nodes}
+    by_ref = {node.ref: node for node in nodes}
     to_remove = _with_called(nodes, to_remove)
-    kept = [node for node in nodes if node.address not in to_remove and not node.hidden]
-    going = by_address.keys() - {node.address for node in kept}
-    needed = _needed_by(kept, by_address)
+    kept = [node for node in nodes if node.ref not in to_remove and not node.hidden]
+    going = by_ref.keys() - {node.ref for node in kept}
+    needed = _needed_by(kept, by_ref)
     gone, replayed = going - needed, going & needed
-    newly_hidden = {ref for ref in replayed if not by_address[ref].hidden}
+    newly_hidden = {ref for ref in replayed if not by_ref[ref].hidden}
     parents = _parents(kept).items()
     return RemovalPlan(
         removed=sorted(gone, key=_innermost_first),
-        hidden=[ref for ref in by_address if ref in newly_hidden],
-        orphaned=[child for child, parent in parents if parent in gone or parent not in by_address],
+        hidden=[ref for ref in by_ref if ref in newly_hidden],
+        orphaned=[child for child, parent in parents if parent in gone or parent not in by_ref],
         with_hidden_parent=[child for child, parent in parents if parent in replayed],
     )
 
 
 def _needed_by(
-    kept: Iterable[CheckpointNode], by_address: Mapping[CheckpointRef, CheckpointNode]
+    kept: Iterable[CheckpointNode], by_ref: Mapping[CheckpointRef, CheckpointNode]
 ) -> set[CheckpointRef]:
     """Return the ancestors that reading any of these checkpoints needs."""
-    delta = _delta_channels(by_address.values())
-    return {ancestor for node in kept for ancestor in _needed(node, by_address, delta)}
+    delta = _delta_channels(by_ref.values())
+    return {ancestor for node in kept for ancestor in _needed(node, by_ref, delta)}
 
 
-def _innermost_first(address: CheckpointRef) -> tuple[int, str]:
+def _innermost_first(ref: CheckpointRef) -> tuple[int, str]:
     """Order subgraphs before their callers: a removal that breaks off can then still be found and
     finished.
     """
-    depth = address.checkpoint_ns.count(NS_SEP) + bool(address.checkpoint_ns)
-    return -depth, address.checkpoint_id or ""
+    depth = ref.checkpoint_ns.count(NS_SEP) + bool(ref.checkpoint_ns)
+    return -depth, ref.checkpoint_id or ""
 
 
 def _with_called(
@@ -170,19 +170,19 @@ def _with_called(
     """
     found = set(to_remove)
     # Callers come first.
-    for node in sorted(nodes, key=lambda node: node.address.checkpoint_ns.count(NS_SEP)):
+    for node in sorted(nodes, key=lambda node: node.ref.checkpoint_ns.count(NS_SEP)):
         if node.caller in found:
-            found.add(node.address)
+            found.add(node.ref)
     return found
 
 
 def _parent(node: CheckpointNode) -> CheckpointRef | None:
-    return node.address.at(node.parent_id) if node.parent_id else None
+    return node.ref.at(node.parent_id) if node.parent_id else None
 
 
 def _parents(nodes: Iterable[CheckpointNode]) -> dict[CheckpointRef, CheckpointRef]:
-    """Return the parents of checkpoints, by the addresses of those that have one."""
-    return {node.address: parent for node in nodes if (parent := _parent(node))}
+    """Return the parents of checkpoints, by the refs of those that have one."""
+    return {node.ref: parent for node in nodes if (parent := _parent(node))}
 
 
 def _delta_channels(nodes: Iterable[CheckpointNode]) -> Mapping[str, frozenset[str]]:
@@ -191,43 +191,41 @@ def _delta_channels(nodes: Iterable[CheckpointNode]) -> Mapping[str, frozenset[s
     """
     found: dict[str, frozenset[str]] = {}
     for node in nodes:
-        found[node.address.checkpoint_ns] = (
-            found.get(node.address.checkpoint_ns, frozenset()) | node.delta
-        )
+        found[node.ref.checkpoint_ns] = found.get(node.ref.checkpoint_ns, frozenset()) | node.delta
     return found
 
 
 def _needed(
     node: CheckpointNode,
-    by_address: Mapping[CheckpointRef, CheckpointNode],
+    by_ref: Mapping[CheckpointRef, CheckpointNode],
     delta: Mapping[str, frozenset[str]],
 ) -> Iterator[CheckpointRef]:
     """Yield the ancestors that reading a checkpoint and rebuilding its channels needs."""
-    wanting = (delta[node.address.checkpoint_ns] & node.versioned) - node.stored
-    for number, ancestor in enumerate(ancestors(node, by_address)):
+    wanting = (delta[node.ref.checkpoint_ns] & node.versioned) - node.stored
+    for number, ancestor in enumerate(ancestors(node, by_ref)):
         if not wanting and not (number == 0 and node.sends_in_parent):
             return
-        yield ancestor.address
+        yield ancestor.ref
         wanting -= ancestor.stored
 
 
 def ancestors(
-    node: CheckpointNode, by_address: Mapping[CheckpointRef, CheckpointNode]
+    node: CheckpointNode, by_ref: Mapping[CheckpointRef, CheckpointNode]
 ) -> Iterator[CheckpointNode]:
     """Yield parent, grandparent and so on, as far as they are there.
 
     Raises:
         CorruptDataError: A checkpoint is its own ancestor.
     """
-    seen = {node.address}
-    address = _parent(node)
-    while address is not None and address in by_address:
-        if address in seen:
-            raise CorruptDataError(f"{address} is its own ancestor")
-        seen.add(address)
-        node = by_address[address]
+    seen = {node.ref}
+    ref = _parent(node)
+    while ref is not None and ref in by_ref:
+        if ref in seen:
+            raise CorruptDataError(f"{ref} is its own ancestor")
+        seen.add(ref)
+        node = by_ref[ref]
         yield node
-        address = _parent(node)
+        ref = _parent(node)
 
 
 def caller_of(thread_id: str, own_ns: str, parents: Any) -> CheckpointRef | None:
@@ -262,7 +260,7 @@ class PruneRule:
 
     def to_remove(self, nodes: Sequence[CheckpointNode]) -> set[CheckpointRef]:
         if self.strategy == "delete":
-            return {node.address for node in nodes}
+            return {node.ref for node in nodes}
         return all_but_newest(nodes, self.keep_last, self.before)
 
 

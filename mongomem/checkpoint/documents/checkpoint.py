@@ -52,7 +52,7 @@ FLAGS = ("sends_in_parent", "parent_is_hidden", "hidden")
 class StoredCheckpoint:
     """A checkpoint as its document has it."""
 
-    address: CheckpointRef
+    ref: CheckpointRef
     parent_id: str | None
     epoch: int
     body: StoredValue
@@ -72,7 +72,7 @@ class StoredCheckpoint:
     def binding(self) -> Binding:
         """Return what its content is bound to when it is stored."""
         return checkpoint_binding(
-            self.address.place,
+            self.ref.place,
             self.parent_id,
             self.epoch,
             self.created_at,
@@ -88,7 +88,7 @@ class StoredWrite:
     they belong to.
     """
 
-    address: CheckpointRef
+    ref: CheckpointRef
     task_id: str
     task_path: str
     idx: int
@@ -105,7 +105,7 @@ class StoredWrite:
     def binding(self) -> Binding:
         """Return what its content is bound to."""
         return write_binding(
-            self.address.place,
+            self.ref.place,
             self.task_id,
             self.task_path,
             self.idx,
@@ -133,9 +133,9 @@ def encode_checkpoint(
     channels = checkpoint.channels.items()
     content = b"".join([checkpoint.body.inline, *(value.inline for _, value in channels)])
     return {
-        "_id": checkpoint_doc_id(checkpoint.address),
+        "_id": checkpoint_doc_id(checkpoint.ref),
         "type": CHECKPOINT,
-        **_encode_ref(checkpoint.address),
+        **_encode_ref(checkpoint.ref),
         "parent_checkpoint_id": checkpoint.parent_id,
         "created_at": checkpoint.created_at,
         "touched_at": checkpoint.touched_at,
@@ -227,8 +227,8 @@ def encode_write(
 ) -> Document:
     """Return the document of a pending write, its fields in the order in which they are stored."""
     return {
-        "_id": write_doc_id(write.address, write.task_id, write.idx),
-        **_encode_ref(write.address),
+        "_id": write_doc_id(write.ref, write.task_id, write.idx),
+        **_encode_ref(write.ref),
         "task_id": write.task_id,
         "task_path": write.task_path,
         "idx": write.idx,

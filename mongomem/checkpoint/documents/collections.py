@@ -28,11 +28,11 @@ from hashlib import blake2b
 from typing import TypeAlias
 
 from mongomem.checkpoint.documents.config import CheckpointRef
-from mongomem.checkpoint.serde.chunks import NAME_BYTES
+from mongomem.checkpoint.serde.chunks import HASH_BYTES
 from mongomem.engine.commands import Document
 from mongomem.schema.indexes import Index
 
-THREAD_KEY_BYTES, PLACE_BYTES = 12, NAME_BYTES
+THREAD_KEY_BYTES, PLACE_BYTES = 12, HASH_BYTES
 """The parts of an `_id`: which thread, and what in it."""
 
 THREAD, CHECKPOINT, CHUNK = "thread", "checkpoint", "chunk"
@@ -98,19 +98,17 @@ def thread_doc_id(thread_id: str) -> bytes:
     return _digest(THREAD_KEY_BYTES, thread_id)
 
 
-def checkpoint_doc_id(address: CheckpointRef) -> bytes:
+def checkpoint_doc_id(ref: CheckpointRef) -> bytes:
     """Return the `_id` of a checkpoint."""
-    return thread_doc_id(address.thread_id) + _digest(
-        PLACE_BYTES, address.checkpoint_ns, address.checkpoint_id or ""
+    return thread_doc_id(ref.thread_id) + _digest(
+        PLACE_BYTES, ref.checkpoint_ns, ref.checkpoint_id or ""
     )
 
 
-def write_doc_id(address: CheckpointRef, task_id: str, idx: int) -> bytes:
+def write_doc_id(ref: CheckpointRef, task_id: str, idx: int) -> bytes:
     """Return the `_id` of a pending write."""
-    place = _digest(
-        PLACE_BYTES, address.checkpoint_ns, address.checkpoint_id or "", task_id, str(idx)
-    )
-    return thread_doc_id(address.thread_id) + place
+    place = _digest(PLACE_BYTES, ref.checkpoint_ns, ref.checkpoint_id or "", task_id, str(idx))
+    return thread_doc_id(ref.thread_id) + place
 
 
 def chunk_doc_id(thread_id: str, name: bytes) -> bytes:
@@ -118,7 +116,7 @@ def chunk_doc_id(thread_id: str, name: bytes) -> bytes:
     return thread_doc_id(thread_id) + name
 
 
-def chunk_name(key: bytes) -> bytes:
+def chunk_hash(key: bytes) -> bytes:
     """Return the name of the chunk with this `_id`."""
     return key[THREAD_KEY_BYTES:]
 
@@ -142,7 +140,7 @@ def all_chunks_of(thread_id: str) -> Document:
 
 def _stretch_of(thread_id: str) -> Document:
     """Return the bounds of every `_id` of a thread but that of its own document."""
-    first, last = (chunk_doc_id(thread_id, bytes([end] * NAME_BYTES)) for end in (0x00, 0xFF))
+    first, last = (chunk_doc_id(thread_id, bytes([end] * HASH_BYTES)) for end in (0x00, 0xFF))
     return {"$gte": first, "$lte": last}
 
 
@@ -169,30 +167,28 @@ def misfiled(thread_id: str) -> Document:
     return {"$or": own, "thread_id": {"$ne": thread_id}}
 
 
-def place_of(address: CheckpointRef) -> Document:
+def place_of(ref: CheckpointRef) -> Document:
     """Return the equalities that lead to the checkpoints of a namespace, or to one of them."""
-    place: Document = {"thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
-    return (
-        place if address.checkpoint_id is None else place | {"checkpoint_id": address.checkpoint_id}
-    )
+    place: Document = {"thread_id": ref.thread_id, "checkpoint_ns": ref.checkpoint_ns}
+    return place if ref.checkpoint_id is None else place | {"checkpoint_id": ref.checkpoint_id}
 
 
-def visible_query(address: CheckpointRef) -> Document:
+def visible_query(ref: CheckpointRef) -> Document:
     """Return the query for the checkpoints of a namespace, or for one of them, as far as they are
     to be seen.
     """
-    return {"type": CHECKPOINT, "hidden": VISIBLE, **place_of(address)}
+    return {"type": CHECKPOINT, "hidden": VISIBLE, **place_of(ref)}
 
 
-def newest_stages(address: CheckpointRef, epoch: int | None = None) -> list[Document]:
-    """Return the stages that lead to the checkpoint at an address, or its newest; with `epoch` only
+def newest_stages(ref: CheckpointRef, epoch: int | None = None) -> list[Document]:
+    """Return the stages that lead to the checkpoint at a ref, or its newest; with `epoch` only
     of that life.
     """
     of_life: Document = {} if epoch is None else {"epoch": epoch}
     order: list[Document] = (
-        [] if address.checkpoint_id is not None else [{"$sort": {"checkpoint_id": -1}}]
+        [] if ref.checkpoint_id is not None else [{"$sort": {"checkpoint_id": -1}}]
     )
-    return [{"$match": visible_query(address) | of_life}, *order, {"$limit": 1}]
+    return [{"$match": visible_query(ref) | of_life}, *order, {"$limit": 1}]
 
 
 # A put is several statements of one command, and a whole deletion may run between two of them: then

@@ -52,7 +52,7 @@ class CheckpointRef:
         return self.thread_id, self.checkpoint_ns, self.checkpoint_id
 
     def at(self, checkpoint_id: str | None) -> CheckpointRef:
-        """Return the address of another checkpoint of the same namespace."""
+        """Return the ref of another checkpoint of the same namespace."""
         return CheckpointRef(self.thread_id, self.checkpoint_ns, checkpoint_id)
 
     def __str__(self) -> str:
@@ -148,7 +148,7 @@ def given_thread(thread_id: object) -> str:
 
 
 def ref_of_config(config: RunnableConfig) -> CheckpointRef:
-    """Read the address from a config.
+    """Read the ref from a config.
 
     Raises:
         InvalidInputError: Without a thread_id, or where a part is not an identifier.

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any, TypeVar
 
 from mongomem.arguments import shown
-from mongomem.checkpoint.serde.chunks import NAME_BYTES, StoredValue
+from mongomem.checkpoint.serde.chunks import HASH_BYTES, StoredValue
 from mongomem.engine.commands import Document
 from mongomem.errors import CorruptDataError, SchemaVersionError
 
@@ -73,8 +73,8 @@ def decode_value(fields: Mapping[str, Any], inline: bytes) -> StoredValue:
     if not 0 < len(levels) <= MOST_LEVELS or not all(isinstance(one, bytes) for one in levels):
         raise CorruptDataError(f"its chunks are no names by level: {shown(fields['chunks'])}")
     # Lists of lower levels are whole only together with what their chunks hold.
-    if len(levels[0]) % NAME_BYTES:
-        raise CorruptDataError(f"its chunks are no names of {NAME_BYTES} bytes each")
+    if len(levels[0]) % HASH_BYTES:
+        raise CorruptDataError(f"its chunks are no names of {HASH_BYTES} bytes each")
     return StoredValue(
         kind, inline, tuple([bytes(one) for one in levels]), read_count(fields, "size")
     )

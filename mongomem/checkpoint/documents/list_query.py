@@ -48,9 +48,9 @@ class Position:
         )
 
     @classmethod
-    def at(cls, address: CheckpointRef) -> Position:
-        """Return the position of an address."""
-        return cls(address.checkpoint_id, address.thread_id, address.checkpoint_ns)
+    def at(cls, ref: CheckpointRef) -> Position:
+        """Return the position of a ref."""
+        return cls(ref.checkpoint_id, ref.thread_id, ref.checkpoint_ns)
 
     def behind(self) -> Document:
         """Return the condition for what comes behind: a range on the index, and the tie decided."""

@@ -19,7 +19,7 @@ from mongomem.checkpoint.documents.checkpoint import (
     encode_checkpoint,
     encode_write,
 )
-from mongomem.checkpoint.documents.collections import CHECKPOINT, chunk_name
+from mongomem.checkpoint.documents.collections import CHECKPOINT, chunk_hash
 from mongomem.checkpoint.documents.config import CheckpointRef, identifier
 from mongomem.checkpoint.documents.identity import Member, Members, identity, member
 from mongomem.checkpoint.documents.thread import ThreadState, ThreadUse, encode_thread, read_members
@@ -81,14 +81,14 @@ class ThreadContent:
         return replace(
             self,
             checkpoints=[
-                replace(one, address=_moved(one.address, thread_id), epoch=epoch, touched_at=now)
+                replace(one, ref=_moved(one.ref, thread_id), epoch=epoch, touched_at=now)
                 for one in self.checkpoints
             ],
             readable={_moved(ref, thread_id): one for ref, one in self.readable.items()},
             writes=[
                 replace(
                     one,
-                    address=_moved(one.address, thread_id),
+                    ref=_moved(one.ref, thread_id),
                     epoch=None if one.epoch is None else epoch,
                     touched_at=now,
                 )
@@ -146,7 +146,7 @@ async def _read(context: Context, thread_id: str) -> ThreadContent | None:
     own = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": thread.epoch}
     documents = await Find(context.checkpoints, own)
     stored = await read_checkpoints(context, documents)
-    copies = dict(zip([one.address for one in stored], map(_readable, documents), strict=True))
+    copies = dict(zip([one.ref for one in stored], map(_readable, documents), strict=True))
     living = [one for one in stored if context.is_alive(one.touched_at)]
     writes = await _pending_writes(context, thread_id, thread.epoch, living)
     return ThreadContent(document, living, copies, writes)
@@ -159,9 +159,9 @@ async def _pending_writes(
 
     A late write of an ended life is not among them: in a copy it would never be cleaned.
     """
-    refs = {one.address for one in checkpoints}
+    refs = {one.ref for one in checkpoints}
     found = await read_writes(context, await Find(context.writes, {"thread_id": thread_id}))
-    return [one for one in found if one.epoch in (None, epoch) and one.address in refs]
+    return [one for one in found if one.epoch in (None, epoch) and one.ref in refs]
 
 
 def _readable(document: Document) -> Document:
@@ -198,7 +198,7 @@ def _encode_all(copied: ThreadContent, serializer: ValueSerializer) -> Documents
     """Return the documents of checkpoints and pending writes, each sealed for its place."""
     return (
         [
-            encode_checkpoint(one, copied.readable[one.address], serializer)
+            encode_checkpoint(one, copied.readable[one.ref], serializer)
             for one in copied.checkpoints
         ],
         [encode_write(one, serializer) for one in copied.writes],
@@ -281,7 +281,7 @@ async def _copy_chunks(
     for start in range(0, len(keys), PAGE):
         page = keys[start : start + PAGE]
         found = await fetch(context, {key: owners[key] for key in page})
-        pieces = {chunk_name(key): piece for key, piece in found.items()}
+        pieces = {chunk_hash(key): piece for key, piece in found.items()}
         writes_of_page = chunk_writes(context, target_id, pieces, epoch)
         await BulkWrite(context.checkpoints, writes_of_page, ordered=False)
 

@@ -73,9 +73,9 @@ async def get_delta_channel_history(
 
 
 async def _history(
-    context: Context, address: CheckpointRef, wanted: list[str]
+    context: Context, ref: CheckpointRef, wanted: list[str]
 ) -> dict[str, DeltaChannelHistory]:
-    target = await _target(context, address) if wanted else None
+    target = await _target(context, ref) if wanted else None
     walk = AncestorWalk(set(wanted))
     if target is not None:
         await _walk(context, target, walk)
@@ -88,17 +88,17 @@ async def _history(
 
 
 async def _target(
-    context: Context, address: CheckpointRef, epoch: int | None = None
+    context: Context, ref: CheckpointRef, epoch: int | None = None
 ) -> StoredCheckpoint | None:
     """Read a checkpoint with its thread; where it is of a life that has ended, look for what lives
     by its epoch.
     """
-    thread = thread_stage(context.options.collections, address.thread_id)
-    for document in await Aggregate(context.checkpoints, [*newest_stages(address, epoch), thread]):
+    thread = thread_stage(context.options.collections, ref.thread_id)
+    for document in await Aggregate(context.checkpoints, [*newest_stages(ref, epoch), thread]):
         (record,) = await read_checkpoints(context, [document])
-        living = living_epoch(address.thread_id, document["thread"])
+        living = living_epoch(ref.thread_id, document["thread"])
         if record.epoch != living:
-            return None if living in (None, epoch) else await _target(context, address, living)
+            return None if living in (None, epoch) else await _target(context, ref, living)
         return record if context.is_alive(record.touched_at) else None
     return None
 
@@ -106,18 +106,18 @@ async def _target(
 async def _walk(context: Context, target: StoredCheckpoint, walk: AncestorWalk) -> None:
     """Follow parents until every channel has a stored value or the root is passed."""
     at, size = target, FIRST_PAGE
-    seen = {target.address}
+    seen = {target.ref}
     page: dict[str, StoredCheckpoint] = {}
     while walk.unresolved and at.parent_id is not None:
         if at.parent_id not in page:
-            page = await _page(context, at.address.at(at.parent_id), target.epoch, size)
+            page = await _page(context, at.ref.at(at.parent_id), target.epoch, size)
             size = min(size * 4, LARGEST_PAGE)
         ancestor = page.get(at.parent_id)
         if ancestor is None:
             return
-        if ancestor.address in seen:
-            raise CorruptDataError(f"{ancestor.address} is its own ancestor")
-        seen.add(ancestor.address)
+        if ancestor.ref in seen:
+            raise CorruptDataError(f"{ancestor.ref} is its own ancestor")
+        seen.add(ancestor.ref)
         walk.visit(ancestor)
         at = ancestor
 
@@ -135,22 +135,22 @@ async def _page(
     }
     documents = await Find(context.checkpoints, query, sort=(("checkpoint_id", -1),), limit=size)
     records = await read_checkpoints(context, documents)
-    return {record.address.checkpoint_id or "": record for record in records}
+    return {record.ref.checkpoint_id or "": record for record in records}
 
 
 async def _writes(context: Context, walk: AncestorWalk) -> dict[str, list[LangGraphWrite]]:
     """Read the writes that the ancestors hold for the channels that were unresolved there, oldest
     first.
     """
-    places = {stored.address: unresolved for stored, unresolved in walk.chain if unresolved}
+    places = {stored.ref: unresolved for stored, unresolved in walk.chain if unresolved}
     if not places:
         return {}
     found = await read_writes(context, await Find(context.writes, _writes_query(places)))
     ordered = _oldest_first(found, places)
-    values = [(write.address, write.value) for write in ordered]
+    values = [(write.ref, write.value) for write in ordered]
     by_channel: dict[str, list[LangGraphWrite]] = {}
     for write, data in zip(ordered, await load_values(context, values), strict=True):
-        value = deserialize(context, write.address, write.value, data)
+        value = deserialize(context, write.ref, write.value, data)
         by_channel.setdefault(write.channel, []).append((write.task_id, write.channel, value))
     return by_channel
 
@@ -168,7 +168,7 @@ def _writes_query(places: Places) -> Document:
     return {
         "thread_id": first.thread_id,
         "checkpoint_ns": first.checkpoint_ns,
-        "checkpoint_id": {"$in": [address.checkpoint_id for address in places]},
+        "checkpoint_id": {"$in": [ref.checkpoint_id for ref in places]},
         "channel": {"$in": sorted(places[first])},
     }
 
@@ -177,10 +177,10 @@ def _oldest_first(writes: Sequence[StoredWrite], places: Places) -> list[StoredW
     """Return the writes to channels that were unresolved at their ancestors: the furthest first,
     each in its order.
     """
-    found: dict[CheckpointRef, list[StoredWrite]] = {address: [] for address in places}
+    found: dict[CheckpointRef, list[StoredWrite]] = {ref: [] for ref in places}
     for write in writes:
-        if write.channel in places[write.address]:
-            found[write.address].append(write)
+        if write.channel in places[write.ref]:
+            found[write.ref].append(write)
     return [
         write
         for place in reversed(found)
@@ -191,8 +191,7 @@ def _oldest_first(writes: Sequence[StoredWrite], places: Places) -> list[StoredW
 async def _seeds(context: Context, walk: AncestorWalk) -> dict[str, Any]:
     """Load the stored values that the walk found."""
     values = {
-        channel: (stored.address, stored.channels[channel])
-        for channel, stored in walk.seeds.items()
+        channel: (stored.ref, stored.channels[channel]) for channel, stored in walk.seeds.items()
     }
     loaded = await load_values(context, list(values.values()))
     return {

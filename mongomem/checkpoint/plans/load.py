@@ -20,10 +20,10 @@ from mongomem.checkpoint.documents.checkpoint import (
     decode_checkpoint,
     decode_write,
 )
-from mongomem.checkpoint.documents.collections import chunk_doc_id, chunk_name
+from mongomem.checkpoint.documents.collections import chunk_doc_id, chunk_hash
 from mongomem.checkpoint.documents.config import CheckpointRef
 from mongomem.checkpoint.documents.thread import advised, decode_name_key, thread_query
-from mongomem.checkpoint.serde.chunks import LONGEST_NAMES, NAME_BYTES, StoredValue, split
+from mongomem.checkpoint.serde.chunks import LONGEST_HASH_LIST, HASH_BYTES, StoredValue, split
 from mongomem.checkpoint.serde.serializer import (
     CONTENT_FIELDS,
     Obstacle,
@@ -187,7 +187,7 @@ def _list_below(
         CorruptDataError: They are no hashes, or more than the value has bytes for.
     """
     joined = b"".join([*chunks, value.hash_levels[level]])
-    if len(joined) % NAME_BYTES or len(joined) > value.size + LONGEST_NAMES:
+    if len(joined) % HASH_BYTES or len(joined) > value.size + LONGEST_HASH_LIST:
         raise CorruptDataError(f"{ref}: the names of its chunks are damaged")
     return HashList.of(joined, above.reached)
 
@@ -233,7 +233,7 @@ async def fetch(context: Context, refs: Mapping[bytes, CheckpointRef]) -> dict[b
         context.caches.chunks.put(key, data)
     for key, ref in missing.items():
         if key not in content:
-            raise MissingChunkError(f"{ref}: chunk {chunk_name(key).hex()} is missing")
+            raise MissingChunkError(f"{ref}: chunk {chunk_hash(key).hex()} is missing")
     return content
 
 
@@ -249,7 +249,7 @@ async def _find_chunks(context: Context, missing: Mapping[bytes, CheckpointRef])
 
 async def _opened(context: Context, ref: CheckpointRef, key: bytes, document: Document) -> bytes:
     """Return the content of a chunk that a checkpoint leads to."""
-    name = chunk_name(key)
+    name = chunk_hash(key)
     try:
         return context.serializer.open_chunk(ref.thread_id, name, document)
     except CorruptDataError as error:
@@ -286,9 +286,9 @@ async def load_bodies(
         MissingChunkError: A chunk is gone.
         CorruptDataError: As `deserialize_body` says.
     """
-    loaded = await load_values(context, [(one.address, one.body) for one in stored])
+    loaded = await load_values(context, [(one.ref, one.body) for one in stored])
     return [
-        deserialize_body(context, one.address, one.body, data)
+        deserialize_body(context, one.ref, one.body, data)
         for one, data in zip(stored, loaded, strict=True)
     ]
 

@@ -100,7 +100,7 @@ async def delete_for_runs(context: Context, run_ids: object) -> None:
         return
 
     def to_remove(nodes: Sequence[CheckpointNode]) -> set[CheckpointRef]:
-        return {node.address for node in nodes if node.run_id in wanted}
+        return {node.ref for node in nodes if node.run_id in wanted}
 
     for thread_id in await _threads_of_runs(context, wanted):
         await _prune_thread(context, thread_id, to_remove, dry_run=False)
@@ -190,7 +190,7 @@ async def _remove_checkpoints(
         }
         await DeleteMany(context.checkpoints, ended)
     await retry_if_chunk_missing(partial(collect_garbage, context, thread_id))
-    return _report(thread_id, removed, [address for address in going if address not in removed])
+    return _report(thread_id, removed, [ref for ref in going if ref not in removed])
 
 
 async def _hide_then_delete(
@@ -217,9 +217,7 @@ async def _hide_then_delete(
 async def _update(
     context: Context, changes: Sequence[tuple[Sequence[CheckpointRef], Document]]
 ) -> None:
-    writes = [
-        Update(_key(address), change) for addresses, change in changes for address in addresses
-    ]
+    writes = [Update(_key(ref), change) for refs, change in changes for ref in refs]
     if writes:
         await BulkWrite(context.checkpoints, writes)
 
@@ -235,15 +233,15 @@ async def _unlink_and_delete(context: Context, thread_id: str, what: RemovalPlan
     )
     await _delete_writes_of(context, thread_id, what.removed)
     if what.removed:
-        keys = [checkpoint_doc_id(address) for address in what.removed]
+        keys = [checkpoint_doc_id(ref) for ref in what.removed]
         await DeleteMany(context.checkpoints, {"_id": {"$in": keys}, "thread_id": thread_id})
 
 
 async def _delete_writes_of(
     context: Context, thread_id: str, removed: Sequence[CheckpointRef]
 ) -> None:
-    for namespace in sorted({address.checkpoint_ns for address in removed}):
-        ids = [address.checkpoint_id for address in removed if address.checkpoint_ns == namespace]
+    for namespace in sorted({ref.checkpoint_ns for ref in removed}):
+        ids = [ref.checkpoint_id for ref in removed if ref.checkpoint_ns == namespace]
         of_removed = {
             "thread_id": thread_id,
             "checkpoint_ns": namespace,
@@ -252,8 +250,8 @@ async def _delete_writes_of(
         await DeleteMany(context.writes, of_removed)
 
 
-def _key(address: CheckpointRef) -> Document:
-    return {"_id": checkpoint_doc_id(address), "thread_id": address.thread_id}
+def _key(ref: CheckpointRef) -> Document:
+    return {"_id": checkpoint_doc_id(ref), "thread_id": ref.thread_id}
 
 
 async def _nodes(
@@ -302,12 +300,12 @@ async def read_roots(context: Context, thread_id: str) -> Roots:
     records = await read_checkpoints(context, documents)
     stored = await Find(context.writes, {"thread_id": thread_id})
     writes = await read_writes(context, stored)
-    there = {record.address for record in records}
+    there = {record.ref for record in records}
     cutoff = context.now() - context.options.grace
     late = [
         document["_id"]
         for document, write in zip(stored, writes, strict=True)
-        if write.address not in there and write.touched_at <= cutoff
+        if write.ref not in there and write.touched_at <= cutoff
     ]
     return Roots(await referenced_chunk_ids(context, thread_id, records, writes), late)
 
@@ -333,10 +331,8 @@ async def referenced_chunk_ids(
     Raises:
         MissingChunkError: A chunk with names of others is gone.
     """
-    values = [
-        (one.address, value) for one in records for value in (one.body, *one.channels.values())
-    ]
-    values += [(write.address, write.value) for write in writes]
+    values = [(one.ref, value) for one in records for value in (one.body, *one.channels.values())]
+    values += [(write.ref, write.value) for write in writes]
     lists = await resolve_hash_lists(context, values)
     return {
         chunk_doc_id(thread_id, name): ref

@@ -162,16 +162,16 @@ async def put(
 def _new_checkpoint(
     context: Context,
     config: RunnableConfig,
-    address: CheckpointRef,
+    ref: CheckpointRef,
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
 ) -> NewCheckpoint:
     """Return what is to be stored, in copies of its own, of a checkpoint that was checked."""
-    child = address.at(identifier("checkpoint id", checkpoint["id"]))
+    child = ref.at(identifier("checkpoint id", checkpoint["id"]))
     whole = named(config, metadata, context.options.metadata_keys)
     whole = replace(whole, metadata=detached(whole.metadata))
-    preview = preview_of(checkpoint, address.checkpoint_ns, context.clear_metadata)
-    return NewCheckpoint(child, address.checkpoint_id, own_copy(checkpoint), whole, preview)
+    preview = preview_of(checkpoint, ref.checkpoint_ns, context.clear_metadata)
+    return NewCheckpoint(child, ref.checkpoint_id, own_copy(checkpoint), whole, preview)
 
 
 async def _serialized(
@@ -337,26 +337,26 @@ class PutBase:
     parent_is_hidden: bool = False
 
 
-def base_from_cache(context: Context, address: CheckpointRef) -> PutBase | None:
-    """Return what a put on `address` stands on from the caches alone, or None where they do
+def base_from_cache(context: Context, ref: CheckpointRef) -> PutBase | None:
+    """Return what a put on `ref` stands on from the caches alone, or None where they do
     not suffice.
     """
-    thread = context.caches.threads.get(address.thread_id)
+    thread = context.caches.threads.get(ref.thread_id)
     if thread is None or not is_usable(context, thread):
         return None
-    if address.checkpoint_id is None:
+    if ref.checkpoint_id is None:
         return PutBase(thread, True, NO_PARENT)
-    parent = context.caches.parents.get(address)
+    parent = context.caches.parents.get(ref)
     if parent is None or parent.generation != thread.generation:
         return None
     return PutBase(thread, True, parent)
 
 
-async def read_base(context: Context, address: CheckpointRef) -> PutBase:
-    """Read what a put on `address` stands on, in one round trip and one for each level of names
+async def read_base(context: Context, ref: CheckpointRef) -> PutBase:
+    """Read what a put on `ref` stands on, in one round trip and one for each level of names
     above the first.
     """
-    thread_document, parent_document = await _thread_and_parent(context, address)
+    thread_document, parent_document = await _thread_and_parent(context, ref)
     thread = read_state(context, thread_document) or new_thread(context)
     records = await read_checkpoints(context, [parent_document] if parent_document else [])
     if not records or records[0].epoch != thread.epoch:
@@ -366,13 +366,13 @@ async def read_base(context: Context, address: CheckpointRef) -> PutBase:
 
 
 async def _thread_and_parent(
-    context: Context, address: CheckpointRef
+    context: Context, ref: CheckpointRef
 ) -> tuple[Document | None, Document | None]:
-    """Read the documents of a thread and of the checkpoint at an address, in one round trip."""
-    thread_key = thread_doc_id(address.thread_id)
-    parent_key = None if address.checkpoint_id is None else checkpoint_doc_id(address)
+    """Read the documents of a thread and of the checkpoint at a ref, in one round trip."""
+    thread_key = thread_doc_id(ref.thread_id)
+    parent_key = None if ref.checkpoint_id is None else checkpoint_doc_id(ref)
     keys = [key for key in (thread_key, parent_key) if key is not None]
-    query = {"_id": {"$in": keys}, "thread_id": address.thread_id}
+    query = {"_id": {"$in": keys}, "thread_id": ref.thread_id}
     found = {document["_id"]: document for document in await Find(context.checkpoints, query)}
     return found.get(thread_key), found.get(parent_key)
 
@@ -392,7 +392,7 @@ async def read_parent(context: Context, record: StoredCheckpoint, generation: in
     """Read what a put must know of its parent: its versions, and the names of all its chunks but
     not their content.
     """
-    values = [(record.address, value) for value in (record.body, *record.channels.values())]
+    values = [(record.ref, value) for value in (record.body, *record.channels.values())]
     lists = await resolve_hash_lists(context, values)
     ((checkpoint, _),) = await load_bodies(context, [record])
     reached = chunks_by_channel(record, lists)

@@ -78,17 +78,17 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
     One round trip where the caches hold its chunks; else one more for them, and one for each
     further level of names. One more also for many pending writes.
     """
-    address = ref_of_config(config)
+    ref = ref_of_config(config)
     # Before the read: a removal in between changes the generation, and the parent that is cached
     # below under this one is then not relied on.
-    thread = context.caches.threads.get(address.thread_id)
-    records, writes = await _find_with_writes(context, address)
-    if not records and address.checkpoint_id is not None:
-        await _check_absent(context, address)
+    thread = context.caches.threads.get(ref.thread_id)
+    records, writes = await _find_with_writes(context, ref)
+    if not records and ref.checkpoint_id is not None:
+        await _check_absent(context, ref)
     restored = await _restore(context, records, writes)
     for one in restored:
         context.caches.cache_parent(
-            one.stored.address, one.as_parent(thread.generation if thread else None)
+            one.stored.ref, one.as_parent(thread.generation if thread else None)
         )
     if not restored:
         await ensure_ours(context)
@@ -96,7 +96,7 @@ async def get_tuple(context: Context, config: RunnableConfig) -> CheckpointTuple
     return restored[0].tuple
 
 
-async def _check_absent(context: Context, address: CheckpointRef) -> None:
+async def _check_absent(context: Context, ref: CheckpointRef) -> None:
     """Look for a checkpoint that was not found by its fields by its `_id`: is it hidden, gone, or
     damaged?
 
@@ -104,7 +104,7 @@ async def _check_absent(context: Context, address: CheckpointRef) -> None:
         CorruptDataError: Its document is there, and says to be another one.
     """
     await read_checkpoints(
-        context, await Find(context.checkpoints, {"_id": checkpoint_doc_id(address)}, limit=1)
+        context, await Find(context.checkpoints, {"_id": checkpoint_doc_id(ref)}, limit=1)
     )
 
 
@@ -146,19 +146,19 @@ async def _joined_pending(
     return grouped(await read_writes(context, joined))
 
 
-async def _find_alone(context: Context, address: CheckpointRef) -> list[StoredCheckpoint]:
+async def _find_alone(context: Context, ref: CheckpointRef) -> list[StoredCheckpoint]:
     """Read a checkpoint of the life that its thread has, without its writes: together they are too
     large.
     """
-    own = {"_id": thread_doc_id(address.thread_id)}
+    own = {"_id": thread_doc_id(ref.thread_id)}
     threads = await Find(context.checkpoints, own, {"thread_id": 1, "epoch": 1}, limit=1)
-    place = place_of(address) | {"epoch": living_epoch(address.thread_id, threads)}
+    place = place_of(ref) | {"epoch": living_epoch(ref.thread_id, threads)}
     return await read_checkpoints(context, await _find(context, ListQuery(place), None, 1))
 
 
-def _joined_writes(context: Context, address: CheckpointRef) -> Document:
+def _joined_writes(context: Context, ref: CheckpointRef) -> Document:
     """Return the stage that joins the first writes of a checkpoint to its document."""
-    place: Document = {"thread_id": address.thread_id, "checkpoint_ns": address.checkpoint_ns}
+    place: Document = {"thread_id": ref.thread_id, "checkpoint_ns": ref.checkpoint_ns}
     own = {"$match": {**place, "$expr": {"$eq": ["$checkpoint_id", "$$checkpoint_id"]}}}
     let, pipeline = {"checkpoint_id": "$checkpoint_id"}, [own, {"$limit": MOST_JOINED}]
     return {
@@ -226,7 +226,7 @@ class Found:
         if len(self.matching) <= wanted:
             return self
         matching = self.matching[:wanted]
-        return Found(matching, self.count, Position.at(matching[-1].address), is_last=False)
+        return Found(matching, self.count, Position.at(matching[-1].ref), is_last=False)
 
 
 async def _read_page(
@@ -237,7 +237,7 @@ async def _read_page(
     near = _within(stored, PAGE_BYTES)
     matching = await _undamaged(context, near, partial(_matching, context, query.filter))
     if len(near) < len(stored):
-        return Found(matching, len(near), Position.at(near[-1].address), is_last=False)
+        return Found(matching, len(near), Position.at(near[-1].ref), is_last=False)
     position = Position.of(documents[-1]) if documents else after
     return Found(matching, len(near), position, is_last=len(documents) < size)
 
@@ -255,7 +255,7 @@ async def _undamaged(
     except UNREADABLE:
         found: list[T] = []
         for one in stored:
-            with context.caches.damage.left_out(checkpoint_doc_id(one.address)):
+            with context.caches.damage.left_out(checkpoint_doc_id(one.ref)):
                 found += await _read_again(context, one, read)
         return found
 
@@ -271,7 +271,7 @@ async def _read_again(
     try:
         return await read([record])
     except MissingChunkError:
-        await _reread(context, record.address, {})
+        await _reread(context, record.ref, {})
         return []
 
 
@@ -343,15 +343,13 @@ async def _restore(
     living = [record for record in records if context.is_alive(record.touched_at)]
     if writes is None:
         writes, epochs = await read_pending(context, living)
-        living = [
-            record for record in living if epochs.get(record.address.thread_id) == record.epoch
-        ]
+        living = [record for record in living if epochs.get(record.ref.thread_id) == record.epoch]
     try:
         return await restore(context, living, writes)
     except MissingChunkError:
         found: list[RestoredCheckpoint] = []
         for record in living:
-            found += await _reread(context, record.address, writes)
+            found += await _reread(context, record.ref, writes)
         return found
 
 

@@ -82,7 +82,7 @@ async def read_pending(
     if not records:
         return {}, {}
     threads = {
-        thread_doc_id(one): one for one in sorted({record.address.thread_id for record in records})
+        thread_doc_id(one): one for one in sorted({record.ref.thread_id for record in records})
     }
     stages = [{"$match": _pending_query(records)}]
     stages.append(epochs_stage(context.options.collections, list(threads.values())))
@@ -109,23 +109,23 @@ def _pending_query(records: Sequence[StoredCheckpoint]) -> Document:
     """Return the query for the writes of checkpoints, and for the sends that old ones left with
     their parents.
     """
-    own = _among([record.address for record in records])
+    own = _among([record.ref for record in records])
     parents = [
-        record.address.at(record.parent_id)
+        record.ref.at(record.parent_id)
         for record in records
         if record.sends_in_parent and record.parent_id
     ]
     return {"$or": [own, _among(parents) | {"channel": TASKS}]} if parents else own
 
 
-def _among(addresses: Sequence[CheckpointRef]) -> Document:
+def _among(refs: Sequence[CheckpointRef]) -> Document:
     """Return an index range that holds the writes of these checkpoints, and perhaps of
     neighbours.
     """
     return {
-        "thread_id": {"$in": sorted({address.thread_id for address in addresses})},
-        "checkpoint_ns": {"$in": sorted({address.checkpoint_ns for address in addresses})},
-        "checkpoint_id": {"$in": sorted({address.checkpoint_id or "" for address in addresses})},
+        "thread_id": {"$in": sorted({ref.thread_id for ref in refs})},
+        "checkpoint_ns": {"$in": sorted({ref.checkpoint_ns for ref in refs})},
+        "checkpoint_id": {"$in": sorted({ref.checkpoint_id or "" for ref in refs})},
     }
 
 
@@ -133,7 +133,7 @@ def grouped(writes: Sequence[StoredWrite]) -> Writes:
     """Return writes by the checkpoints that they belong to."""
     by_checkpoint: dict[CheckpointRef, list[StoredWrite]] = {}
     for write in writes:
-        by_checkpoint.setdefault(write.address, []).append(write)
+        by_checkpoint.setdefault(write.ref, []).append(write)
     return by_checkpoint
 
 
@@ -157,20 +157,20 @@ def _values_of(stored: StoredCheckpoint, writes: Writes) -> list[ValueOf]:
     """Return the values of a checkpoint in the order in which `_build` takes their bytes: its body,
     its channels, its pending writes.
     """
-    ref = stored.address
+    ref = stored.ref
     own: list[ValueOf] = [(ref, stored.body)]
     own += [(ref, value) for value in stored.channels.values()]
-    return own + [(write.address, write.value) for write in _writes_for(stored, writes)]
+    return own + [(write.ref, write.value) for write in _writes_for(stored, writes)]
 
 
 def _writes_for(stored: StoredCheckpoint, writes: Writes) -> list[StoredWrite]:
     """Return the writes of a checkpoint and, behind them, the sends that an old one left with its
     parent.
     """
-    own = list(writes.get(stored.address, ()))
+    own = list(writes.get(stored.ref, ()))
     if not stored.sends_in_parent or stored.parent_id is None:
         return own
-    of_parent = writes.get(stored.address.at(stored.parent_id), ())
+    of_parent = writes.get(stored.ref.at(stored.parent_id), ())
     return own + [write for write in of_parent if write.channel == TASKS]
 
 
@@ -201,7 +201,7 @@ def _build(
     """Build what a caller gets of a checkpoint, from the bytes of its values as `_values_of` orders
     them.
     """
-    ref, count = stored.address, len(stored.channels)
+    ref, count = stored.ref, len(stored.channels)
     checkpoint, metadata = deserialize_body(context, ref, stored.body, loaded[0])
     checkpoint["channel_values"] = {
         channel: deserialize(context, ref, value, data)
@@ -231,7 +231,7 @@ def _deserialize_writes(
     sends: list[Any] = []
     for write, data in ordered:
         value = deserialize(context, ref, write.value, data)
-        if write.address == ref:
+        if write.ref == ref:
             pending.append((write.task_id, write.channel, value))
         else:
             sends.append(value)
@@ -242,7 +242,7 @@ def _parent_config(record: StoredCheckpoint) -> RunnableConfig | None:
     """Return the config of the parent, as far as there is one that can be read."""
     if record.parent_id is None or record.parent_is_hidden:
         return None
-    return record.address.at(record.parent_id).config()
+    return record.ref.at(record.parent_id).config()
 
 
 def _migrate_pending_sends(checkpoint: Checkpoint, sends: list[Any]) -> None:

@@ -70,7 +70,9 @@ class ParentState:
     def weight(self) -> int:
         """Return about how many bytes it holds."""
         inline = sum(len(value.inline) for value in self.channels.values())
-        entries = len(self.versions) + sum(len(chunks.names) for chunks in self.referenced.values())
+        entries = len(self.versions) + sum(
+            len(chunks.hashes) for chunks in self.referenced.values()
+        )
         return inline + sum(map(_content_bytes, self.referenced.values())) + 100 * entries
 
 
@@ -230,7 +232,7 @@ def _known(
         channel: parent.referenced[channel] for channel in kept if channel in parent.referenced
     }
     return known | {
-        channel: made.referenced for channel, made in cuts.items() if made.referenced.names
+        channel: made.referenced for channel, made in cuts.items() if made.referenced.hashes
     }
 
 

@@ -32,7 +32,7 @@ from typing import TypeAlias
 
 from pyfastcdc import FastCDC
 
-NAME_BYTES = 16
+HASH_BYTES = 16
 """Length of the hash of a chunk: its name."""
 
 HEAD_BYTES = 16
@@ -47,7 +47,7 @@ LONGEST_SMALL = 4 * SMALL
 NAMES = 256
 """Average size of a chunk of a hash list."""
 
-LONGEST_NAMES = 32 * NAME_BYTES
+LONGEST_HASH_LIST = 32 * HASH_BYTES
 """The longest hash list that is not cut and stored one level up."""
 
 
@@ -155,7 +155,7 @@ def chunk_value(
     levels, reached = _hash_levels(_hash_list(segments, open_chunks), key, chunks)
     return ChunkedValue(
         StoredValue(type, data[:HEAD_BYTES] + tail, levels, len(data)),
-        {name: content for name, content in chunks.items() if name not in parent.names},
+        {name: content for name, content in chunks.items() if name not in parent.hashes},
         ParentChunks(reached, segments, tuple(open_chunks)),
     )
 
@@ -177,7 +177,7 @@ def _segments(
         segments.append(_coarsened(segment, key, chunks))
         start += len(segment.content)
     *finished, open_content = _cut(data[start:], LARGE)
-    segments += [_new_segment(content, key, parent.names, chunks) for content in finished]
+    segments += [_new_segment(content, key, parent.hashes, chunks) for content in finished]
     return tuple(segments), open_content
 
 
@@ -236,7 +236,7 @@ def _hash_levels(
     highest first, and all hashes there are.
     """
     inline_ends, reached = list[bytes](), set(split(hash_list))
-    while len(hash_list) > LONGEST_NAMES:
+    while len(hash_list) > LONGEST_HASH_LIST:
         *complete, inline_end = _cut(hash_list, NAMES)
         inline_ends.append(inline_end)
         level = _hashed(complete, key)
@@ -252,12 +252,12 @@ def _hashed(contents: Sequence[bytes], key: bytes) -> list[Chunk]:
 
 def content_hash(content: bytes, key: bytes) -> bytes:
     """Return the hash that is the name of a chunk: the same content under the same key has one."""
-    return blake2b(content, digest_size=NAME_BYTES, key=key).digest()
+    return blake2b(content, digest_size=HASH_BYTES, key=key).digest()
 
 
 def split(hash_list: bytes) -> list[bytes]:
     """Split joined hashes."""
-    return [hash_list[start : start + NAME_BYTES] for start in range(0, len(hash_list), NAME_BYTES)]
+    return [hash_list[start : start + HASH_BYTES] for start in range(0, len(hash_list), HASH_BYTES)]
 
 
 def _cut(data: bytes, average: int) -> list[bytes]:

@@ -41,7 +41,7 @@ def stored_one_after_the_other(values: list[bytes], key: bytes = b"") -> list[in
     known, cuts, added = NO_PARENT_CHUNKS, [], []
     for value in values:
         made = chunk_value("t", value, key, known)
-        assert made.chunks.keys() <= made.referenced.names | chunks.keys()
+        assert made.chunks.keys() <= made.referenced.hashes | chunks.keys()
         added.append(sum(len(piece) for name, piece in made.chunks.items() if name not in chunks))
         chunks |= made.chunks
         known = made.referenced
@@ -128,8 +128,8 @@ def test_a_long_value_that_shares_nothing_is_few_chunks() -> None:
 def test_names_under_another_key_are_others() -> None:
     data = NOISE.randbytes(50_000)
     assert (
-        not chunk_value("t", data, b"a").referenced.names
-        & chunk_value("t", data, b"b").referenced.names
+        not chunk_value("t", data, b"a").referenced.hashes
+        & chunk_value("t", data, b"b").referenced.hashes
     )
     assert chunk_value("t", data, b"a") == chunk_value("t", data, b"a")
 
@@ -137,8 +137,8 @@ def test_names_under_another_key_are_others() -> None:
 def test_known_regions_are_found_without_their_content() -> None:
     data = NOISE.randbytes(200_000)
     first = chunk_value("t", data, b"")
-    again = chunk_value("t", data + b"more", b"", ParentChunks(first.referenced.names))
-    assert all(name not in first.referenced.names for name in again.chunks)
+    again = chunk_value("t", data + b"more", b"", ParentChunks(first.referenced.hashes))
+    assert all(name not in first.referenced.hashes for name in again.chunks)
     assert sum(map(len, again.chunks.values())) < 4096
 
 
@@ -195,7 +195,7 @@ def test_a_value_is_stored_as_it_was_by_every_version_before() -> None:
     for end in range(51_000, 90_000, 1_000):
         grown.append(chunk_value("t", GOLDEN[:end], b"", grown[-1].referenced))
     assert chunk_digest(grown) == (58, "b661fd5e3871c6b4")
-    fine = ParentChunks(grown[-1].referenced.names)
+    fine = ParentChunks(grown[-1].referenced.hashes)
     assert chunk_digest([chunk_value("t", GOLDEN[1_000:120_000], b"", fine)]) == (
         37,
         "8a51a47405b986e5",

@@ -31,7 +31,7 @@ from mongomem.checkpoint.documents.thread import (
     encode_chunk,
     encode_thread,
 )
-from mongomem.checkpoint.serde.chunks import NAME_BYTES, StoredValue, content_hash
+from mongomem.checkpoint.serde.chunks import HASH_BYTES, StoredValue, content_hash
 from mongomem.checkpoint.serde.message_cache import MessageCache
 from mongomem.checkpoint.serde.serializer import ValueSerializer
 from mongomem.engine.commands import Document, Update
@@ -46,7 +46,7 @@ NOW = datetime(2026, 3, 1, 12, 0, 0, 123000, timezone.utc)
 texts = st.text(min_size=1, max_size=12)
 epochs = st.integers(0, 2**62)
 times = st.integers(0, 10**10).map(lambda number: NOW + timedelta(milliseconds=number))
-hashes = st.binary(min_size=NAME_BYTES, max_size=NAME_BYTES)
+hashes = st.binary(min_size=HASH_BYTES, max_size=HASH_BYTES)
 inline = st.builds(
     lambda kind, data: StoredValue(kind, data, (), len(data)), texts, st.binary(max_size=200)
 )

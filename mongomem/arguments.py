@@ -54,6 +54,13 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = LONGEST_SHOWN
 _SHORT.maxlevel = 3
 
 
+def _short_repr(value: object) -> str:
+    """Return the repr of a value, shortened; of a string without a secret that a cut may halve."""
+    if isinstance(value, str):
+        return _SHORT.repr(without_secrets(value[: 8 * LONGEST_SHOWN]))
+    return _SHORT.repr(value)
+
+
 def shown(value: object) -> str:
     """Show a value in a message: its repr, cut to `LONGEST_SHOWN` characters and without a password
     or a key.
@@ -64,12 +71,9 @@ def shown(value: object) -> str:
     try:
         if isinstance(value, bytes | bytearray | memoryview):
             return f"{len(value)} bytes"
-        text = _SHORT.repr(
-            without_secrets(value[: 8 * LONGEST_SHOWN]) if isinstance(value, str) else value
-        )
-    except (
-        Exception
-    ):  # an int of too many digits (sys.set_int_max_str_digits), or whatever a value does
+        text = _short_repr(value)
+    # An int has too many digits (sys.set_int_max_str_digits), or a method of the value raised.
+    except Exception:
         text = ""
     if not text or len(text) > LONGEST_SHOWN + 2:
         text = text[:LONGEST_SHOWN] + "..." if text else f"a {type(value).__name__}"

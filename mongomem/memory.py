@@ -297,27 +297,21 @@ class MongoMemory:
         """
         user = identifier("user_id", user_id)
         checked_user(user)
+        namespace = self._called_with(user)
+        _check_namespace_of(user, namespace)
+        self._check_own(user, namespace)
+        return user, tuple(namespace)
+
+    def _called_with(self, user: str) -> Any:
+        """Call the function of the application that tells the namespace of a user."""
         try:
-            namespace: Any = self._user_namespace(user)
+            return self._user_namespace(user)
         except MongomemError:
             raise
         except Exception as error:
             raise InvalidInputError(
                 f"user_namespace failed for user {shown(user)}: {shown(error)}"
             ) from error
-        try:
-            if not isinstance(namespace, tuple | list) or not namespace:
-                raise ValueError("a namespace is a tuple with one label at least")
-            check_namespace(tuple(namespace), "user_namespace")
-        except (ValueError, TypeError) as error:
-            raise InvalidInputError(
-                f"the memories of user {shown(user)} cannot stand in the namespace "
-                f"{shown(namespace)} ({error}). Pass user_namespace= to say where they are, a name "
-                "that no two users share and the nodes of the graph use, e.g. lambda user_id: "
-                '("users", *mongomem.user_namespace(user_id))'
-            ) from error
-        self._check_own(user, namespace)
-        return user, tuple(namespace)
 
     def _check_own(self, user: str, namespace: object) -> None:
         """Refuse a namespace that another user has too.
@@ -333,3 +327,22 @@ class MongoMemory:
                 f"user_namespace gives {shown(namespace)} for every user: the memories of all "
                 "would be those of one"
             )
+
+
+def _check_namespace_of(user: str, namespace: Any) -> None:
+    """Refuse what LangGraph takes for no namespace.
+
+    Raises:
+        InvalidInputError: It is no tuple of labels.
+    """
+    try:
+        if not isinstance(namespace, tuple | list) or not namespace:
+            raise ValueError("a namespace is a tuple with one label at least")
+        check_namespace(tuple(namespace), "user_namespace")
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError(
+            f"the memories of user {shown(user)} cannot stand in the namespace "
+            f"{shown(namespace)} ({error}). Pass user_namespace= to say where they are, a name "
+            "that no two users share and the nodes of the graph use, e.g. lambda user_id: "
+            '("users", *mongomem.user_namespace(user_id))'
+        ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -53,17 +53,25 @@ def unknown_option(
         beneath: By the names of options that hold options, those.
     """
     known = [*own]
+    spelled = _spelled(known, beneath)
+    closest = _closest(option, spelled)
+    guess = "" if closest is None else f" Did you mean {spelled[closest]}?"
+    return f"{name} has no option {shown(option)}.{guess} There are: {', '.join(known)}."
+
+
+def _spelled(own: Iterable[str], beneath: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return by its name how each option is passed, also one that another option holds."""
     inner = {
         one: f"{holder}={{{one!r}: ...}}" for holder, names in beneath.items() for one in names
     }
-    meant = {**inner, **{one: f"{one}=..." for one in known}}
-    close = (
-        [OTHER_NAMES[option]]
-        if OTHER_NAMES.get(option) in meant
-        else get_close_matches(option, meant, 1)
-    )
-    guess = f" Did you mean {meant[close[0]]}?" if close else ""
-    return f"{name} has no option {shown(option)}.{guess} There are: {', '.join(known)}."
+    return inner | {one: f"{one}=..." for one in own}
+
+
+def _closest(option: str, names: Collection[str]) -> str | None:
+    """Return which of the names was meant: that of another package for it, else one alike."""
+    if OTHER_NAMES.get(option) in names:
+        return OTHER_NAMES[option]
+    return next(iter(get_close_matches(option, names, 1)), None)
 
 
 def checked_options(

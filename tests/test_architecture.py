@@ -27,7 +27,7 @@ MODULES = {
 
 MODULE_LINES, BODY_LINES, BODY_LINES_P90 = 400, 40, 25
 
-BODY_NODES, BODY_NODES_P90 = 125, 80
+BODY_NODES, BODY_NODES_P90 = 120, 70
 """Statements and expressions of a function: short by saying little, and not by saying it
 densely."""
 

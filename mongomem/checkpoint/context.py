@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from langgraph.store.base import NotProvided
 
@@ -98,22 +99,27 @@ def checked_keys(option: str, keys: object) -> tuple[str, ...]:
     Raises:
         ConfigurationError: For anything else.
     """
-    if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Collection):
-        raise ConfigurationError(
-            f'{option} must be a list of metadata keys, e.g. ["user_id"], not {shown(keys)}'
-        )
-    try:
-        given = [str.__str__(key) if isinstance(key, str) else key for key in keys]
-    except Exception as error:  # whatever a class of the caller does
-        raise ConfigurationError(
-            f"{option} must be a list that can be read, not {shown(keys)}"
-        ) from error
+    given = _listed(option, keys)
     for key in given:
         if not isinstance(key, str) or not FIELD.fullmatch(key) or not key.isprintable():
             raise ConfigurationError(
                 f"{option} names no field, which is a string without dots or $: {shown(key)}"
             )
     return tuple(dict.fromkeys(given))
+
+
+def _listed(option: str, keys: object) -> list[Any]:
+    """Read a collection of keys: strings as plain ones, anything else as it is."""
+    if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Collection):
+        raise ConfigurationError(
+            f'{option} must be a list of metadata keys, e.g. ["user_id"], not {shown(keys)}'
+        )
+    try:
+        return [str.__str__(key) if isinstance(key, str) else key for key in keys]
+    except Exception as error:  # whatever a class of the caller does
+        raise ConfigurationError(
+            f"{option} must be a list that can be read, not {shown(keys)}"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,8 @@ class Damage:
         try:
             yield
         except UNREADABLE as error:
-            known = (
-                key if isinstance(key, bytes) else repr(key)
-            )  # an _id of somebody else's may be anything
+            # The `_id` of a document of another package may be of any type.
+            known = key if isinstance(key, bytes) else repr(key)
             if known not in self._met and len(self._met) < MOST:
                 self._met.add(known)
                 logger.warning("left out of a listing: %s", error)

@@ -48,13 +48,16 @@ def table(
     names = _columns(cells) if columns is None else [str(name) for name in columns]
     if not cells or not names:
         return Rendered("(no rows)", page(element("em", "no rows")))
-    note = f"{len(cells) - most} more are not shown" if len(cells) > most else ""
-    notes = [note] if note else []
-    shown_cells = cells[:most]
-    return Rendered(
-        "\n".join(_lines(shown_cells, names) + notes),
-        page(_table(shown_cells, names), *(element("div", line, class_="dim") for line in notes)),
-    )
+    return _rendered(cells[:most], names, more=max(0, len(cells) - most))
+
+
+def _rendered(cells: Sequence[Row], names: Sequence[str], *, more: int) -> Rendered:
+    lines, blocks = _lines(cells, names), [_table(cells, names)]
+    if more:
+        note = f"{more} more are not shown"
+        lines.append(note)
+        blocks.append(element("div", note, class_="dim"))
+    return Rendered("\n".join(lines), page(*blocks))
 
 
 def _checked_rows(rows: object) -> Iterable[object]:

@@ -52,12 +52,12 @@ def timeline(history: Iterable[StateSnapshot | CheckpointTuple], *, limit: int =
     if not steps:
         return Rendered("(no checkpoints)", page(element("em", "no checkpoints")))
     layout = layout_of(steps)
-    note = f"{len(found) - most} earlier steps are not shown" if len(found) > most else ""
-    lines = [note] if note else []
-    return Rendered(
-        "\n".join(lines + _lines(steps, layout)),
-        page(*(element("div", line, class_="dim") for line in lines), _table(steps, layout)),
-    )
+    lines, blocks = _lines(steps, layout), [_table(steps, layout)]
+    if len(found) > most:
+        note = f"{len(found) - most} earlier steps are not shown"
+        lines.insert(0, note)
+        blocks.insert(0, element("div", note, class_="dim"))
+    return Rendered("\n".join(lines), page(*blocks))
 
 
 def _made_by(row: int, steps: Sequence[Step], layout: Layout) -> str:
@@ -108,19 +108,30 @@ def _table(steps: Sequence[Step], layout: Layout) -> Html:
 
 def _row(row: int, steps: Sequence[Step], layout: Layout, before: Sequence[Html]) -> Html:
     step = steps[row]
-    colour = colour_of(layout.of_row[row])
-    rail = element("code", text_rail(row, layout).replace(" ", "\u00a0"))
-    made_by = element("span", _made_by(row, steps, layout), style=f"color:{colour};font-weight:600")
     cells = [
-        cell(rail, class_="plain"),
+        _rail_cell(row, layout),
         cell(step.number, align="right"),
-        cell(made_by),
+        _made_by_cell(row, steps, layout),
         cell(*_change_chips(step.changes), style="max-width:none"),
         cell(*_next_cell(step)),
         cell(*_checkpoint_cell(step, step is steps[-1])),
     ]
-    tip = one_line(f"{step.id} {step.created_at} {step.namespace}", 200)
-    return element("tr", *before, *cells, title=tip, style=f"height:{ROW}px")
+    return element("tr", *before, *cells, title=_tip(step), style=f"height:{ROW}px")
+
+
+def _tip(step: Step) -> str:
+    return one_line(f"{step.id} {step.created_at} {step.namespace}", 200)
+
+
+def _rail_cell(row: int, layout: Layout) -> Html:
+    rail = text_rail(row, layout).replace(" ", "\u00a0")
+    return cell(element("code", rail), class_="plain")
+
+
+def _made_by_cell(row: int, steps: Sequence[Step], layout: Layout) -> Html:
+    """Say what made a step, in the colour of its branch."""
+    style = f"color:{colour_of(layout.of_row[row])};font-weight:600"
+    return cell(element("span", _made_by(row, steps, layout), style=style))
 
 
 def _change_chips(changes: Sequence[Change]) -> list[Html]:

@@ -121,10 +121,14 @@ def _status(error: BaseException) -> int | None:
     ):
         for name in names:
             value = _attribute(holder, name)
-            if isinstance(value, int) and 100 <= value <= 599:
+            if _is_status(value):
                 return int(value)
     found = _STATUS.search(_words(error))
     return int(found[1]) if found else None
+
+
+def _is_status(value: object) -> bool:
+    return isinstance(value, int) and 100 <= value <= 599
 
 
 def _status_of_botocore(response: dict[Any, Any]) -> int | None:

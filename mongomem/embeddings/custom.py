@@ -96,9 +96,8 @@ class _BackgroundLoop(Guarded):
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if (
-                self._loop is None or self._thread is None or not self._thread.is_alive()
-            ):  # in the child of a fork
+            # In the child of a fork there is the loop, but no thread that runs it.
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
                     target=self._loop.run_forever, name="mongomem-embeddings", daemon=True
@@ -132,9 +131,8 @@ def langchain_embedder(
     """Make an embedder of an instance of LangChain's class. Where nothing names its model,
     `otherwise` does.
     """
-    if (
-        type(embeddings) is EmbeddingsLambda
-    ):  # refuses sync calls of an async function; FunctionEmbedder does not
+    # It refuses sync calls of an async function; `FunctionEmbedder` does not.
+    if type(embeddings) is EmbeddingsLambda:
         function = getattr(embeddings, "afunc", None) or embeddings.func
         return function_embedder(function, dims, batch_size, model)
     names = identity_of(embeddings, model, otherwise)

@@ -68,7 +68,8 @@ class Embedder(ABC):
             except StopIteration as finished:
                 return self._joined(finished.value)
             try:
-                resume, answer = batches.send, self._checked(self._documents(batch), len(batch))
+                answer = self._checked(self._documents(batch), len(batch))
+                resume = batches.send
             except Exception as error:
                 resume, answer = batches.throw, error
 
@@ -83,10 +84,8 @@ class Embedder(ABC):
             except StopIteration as finished:
                 return self._joined(finished.value)
             try:
-                resume, answer = (
-                    batches.send,
-                    self._checked(await self._adocuments(batch), len(batch)),
-                )
+                answer = self._checked(await self._adocuments(batch), len(batch))
+                resume = batches.send
             except Exception as error:
                 resume, answer = batches.throw, error
 

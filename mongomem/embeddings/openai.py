@@ -76,9 +76,8 @@ class OpenAIEmbedder(Embedder):
 
     def _request(self, batch: list[str]) -> dict[str, Any]:
         request: dict[str, Any] = {"model": self.model, "input": batch}
-        if (
-            self.dims is not None and "text-embedding-3" in self.model
-        ):  # others answer `dimensions` with an error
+        # Other models answer `dimensions` with an error.
+        if self.dims is not None and "text-embedding-3" in self.model:
             request["dimensions"] = self.dims
         return request
 
@@ -134,26 +133,26 @@ class _OpenAIClients(Guarded):
 
     def blocking(self) -> OpenAI:
         with self._lock:
-            if (
-                self._blocking is None or self._blocking[0] != os.getpid()
-            ):  # a forked child shares no connection
+            # A forked child shares no connection with its parent.
+            if self._blocking is None or self._blocking[0] != os.getpid():
                 client = _new_client(self.base_url())
-                weakref.finalize(
-                    self, client.close
-                )  # the client's own finalizer may come after its sockets'
+                # The client's own finalizer may come after those of its sockets.
+                weakref.finalize(self, client.close)
                 self._blocking = os.getpid(), client
             return self._blocking[1]
+
+    def _forget_closed_loops(self) -> None:
+        for ended in [known for known in list(self._awaiting) if known.is_closed()]:
+            self._awaiting.pop(ended, None)
 
     async def awaiting(self) -> AsyncOpenAI:
         loop = asyncio.get_running_loop()
         if loop not in self._awaiting:
             base_url = self.base_url()
-            client = await in_worker(
-                "embedding", lambda: _new_async_client(base_url)
-            )  # imports, reads certificates
+            # In a worker thread: it imports, and reads certificates.
+            client = await in_worker("embedding", lambda: _new_async_client(base_url))
             if loop not in self._awaiting:  # else a task of the same loop was faster
-                for ended in [known for known in list(self._awaiting) if known.is_closed()]:
-                    self._awaiting.pop(ended, None)
+                self._forget_closed_loops()
                 self._awaiting[loop] = client, self._until_shutdown(loop, client)
                 await anext(self._awaiting[loop][1])
         return self._awaiting[loop][0]

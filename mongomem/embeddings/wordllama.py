@@ -49,9 +49,8 @@ def _wordllama() -> Any:
     network.
     """
     root_logger, placeholder = logging.getLogger(), logging.NullHandler()
-    root_logger.addHandler(
-        placeholder
-    )  # wordllama calls logging.basicConfig(INFO), a no-op where a handler is
+    # wordllama calls logging.basicConfig(INFO), which does nothing where there is a handler.
+    root_logger.addHandler(placeholder)
     try:
         import wordllama
     finally:

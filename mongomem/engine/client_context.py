@@ -230,9 +230,8 @@ class Connection:
                 f"{self.name} needs a connection string such as mongodb://localhost:27017, not "
                 f"{given}"
             )
-        object.__setattr__(
-            self, "uri", str.__str__(self.uri)
-        )  # and not what a subclass says of itself
+        # The characters themselves, and not what a subclass of str says of itself.
+        object.__setattr__(self, "uri", str.__str__(self.uri))
         _check_timeout(self.open_timeout)
 
     def make(self, kind: Any) -> Any:
@@ -272,19 +271,9 @@ class Connection:
         try:
             yield
         except OperationFailure as error:
-            hosts, said = (
-                ", ".join(_hosts(client)),
-                shown((error.details or {}).get("errmsg") or str(error)),
-            )
-            if error.code == UNAUTHORIZED_CODE:
-                said = "it asks for a user and a password"
-            elif error.code in UNAUTHENTICATED:
-                said = (
-                    "its user or its password (and authSource says in which database the user "
-                    "is kept)"
-                )
+            hosts, reason = ", ".join(_hosts(client)), _refusal(error)
             raise ConfigurationError(
-                f"{hosts} refuses the connection string of {self.name}: {said}"
+                f"{hosts} refuses the connection string of {self.name}: {reason}"
             ) from None
         except PyMongoError as error:
             raise ServerUnavailableError(
@@ -330,6 +319,15 @@ def _without_quotations(error: Exception) -> str:
 def _hosts(client: Any) -> list[str]:
     known = sorted(client.topology_description.server_descriptions())
     return [f"{host}:{port}" if port else host for host, port in known]
+
+
+def _refusal(error: OperationFailure) -> str:
+    """Say why a server refused to answer."""
+    if error.code == UNAUTHORIZED_CODE:
+        return "it asks for a user and a password"
+    if error.code in UNAUTHENTICATED:
+        return "its user or its password (and authSource says in which database the user is kept)"
+    return shown((error.details or {}).get("errmsg") or str(error))
 
 
 def _reasons(client: Any, error: PyMongoError) -> str:

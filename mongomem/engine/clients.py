@@ -84,9 +84,8 @@ def driver_info() -> DriverInfo:
 
 def takes_introduction(kind: type) -> bool:
     """Say whether a class of clients can be told who uses it after it was made (PyMongo 4.14)."""
-    return hasattr(
-        kind, "append_metadata"
-    )  # asked of the class: a client takes any attribute for a database
+    # The class is asked: a client takes any attribute for a database.
+    return hasattr(kind, "append_metadata")
 
 
 def _introduce(client: Any) -> None:

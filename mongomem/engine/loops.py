@@ -183,9 +183,8 @@ class _Errand(Generic[T]):
         """Wait for the end of the coroutine, whatever that is."""
         self._send(self._begin)
         while not self.result.done():
-            with suppress(
-                concurrent.futures.TimeoutError
-            ):  # of this slice: `exception` raises none of the coroutine's
+            # Only the slice times out here: `exception` raises none of the coroutine's errors.
+            with suppress(concurrent.futures.TimeoutError):
                 self.result.exception(SLICE_SECONDS)
                 return
             self._check(patience)
@@ -201,12 +200,7 @@ class _Errand(Generic[T]):
 
     def _check(self, patience: float | None) -> None:
         """Give up where the loop will not answer any more; else ask it for a sign of life."""
-        is_running = self.loop.is_running()
-        if self.loop.is_closed() or not (
-            is_running or self.was_running
-        ):  # between two runs it is not for a moment
-            raise UsageError(STOPPED.format(state="ended" if self.loop.is_closed() else "stopped"))
-        self.was_running = is_running
+        self._check_running()
         if patience is not None and monotonic() - self.heard_at > patience:
             state = (
                 "was withdrawn before it began"
@@ -217,6 +211,15 @@ class _Errand(Generic[T]):
         if self.has_answered:
             self.has_answered = False
             self._send(self._answer)
+
+    def _check_running(self) -> None:
+        """Raise where the loop is closed or does not run. Between two runs it is not running for a
+        moment, so it has to be found so twice in a row.
+        """
+        is_running = self.loop.is_running()
+        if self.loop.is_closed() or not (is_running or self.was_running):
+            raise UsageError(STOPPED.format(state="ended" if self.loop.is_closed() else "stopped"))
+        self.was_running = is_running
 
     def _send(self, call: Any) -> None:
         try:
@@ -231,9 +234,8 @@ class _Errand(Generic[T]):
         _relieve(self.loop)
 
     def _begin(self) -> None:
-        _workers_of(
-            self.loop
-        ).move()  # before the workers are looked at: until now nothing was there to move
+        # Before the workers are looked at: until now nothing was there to move.
+        _workers_of(self.loop).move()
         self._answer()
         if self.result.set_running_or_notify_cancel():
             self.task = self.loop.create_task(self.coroutine)

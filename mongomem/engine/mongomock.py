@@ -13,9 +13,8 @@ import pymongo
 from bson.timestamp import Timestamp
 from pymongo.errors import BulkWriteError
 
-numbers.Number.register(
-    Timestamp
-)  # mongomock 4.3 orders numbers, but refuses to sort or compare BSON timestamps
+# mongomock 4.3 orders numbers, but refuses to sort or compare BSON timestamps.
+numbers.Number.register(Timestamp)
 
 
 @dataclass(frozen=True, slots=True)

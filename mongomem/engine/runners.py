@@ -167,9 +167,8 @@ def begin(
             return Begun(plan, command.put_off())
         try:
             resume, answer = plan.send, command.perform(database)
-        except (
-            BaseException
-        ) as error:  # the plan decides what an error means, cancellation included
+        # The plan decides what an error means, cancellation included.
+        except BaseException as error:
             resume, answer = plan.throw, _noted(error, command)
 
 

@@ -70,9 +70,7 @@ def _check_index(failure: Mapping[str, Any]) -> None:
     keys, named = failure.get("keyPattern"), _INDEX.search(str(failure.get("errmsg")))
     if [*keys] == ["_id"] if keys else named is None or named["index"] == BY_ID:
         return
-    collection, index = (
-        (named["collection"], named["index"]) if named else ("a collection", ", ".join(keys or ()))
-    )
+    collection, index = named.groups() if named else ("a collection", ", ".join(keys or ()))
     raise ConfigurationError(
         f"{collection} has a unique index {shown(index)} that is not mongomem's, and it refused a "
         "document. Drop it, or choose another collection_prefix."

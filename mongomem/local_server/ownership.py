@@ -125,6 +125,20 @@ else:
                     else:
                         _check_file(entry.path, status)
 
+    def _open_guarded(path: str, flags: int) -> int:
+        """Open a file, or make it; neither follow a link nor wait for the other end of a pipe."""
+        # Without O_NONBLOCK a pipe of that name would wait for its other end; files do not mind.
+        guarded = flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            return os.open(path, guarded, stat.S_IRUSR | stat.S_IWUSR)
+        except OSError as error:
+            # FreeBSD says EMLINK of a link; a pipe that nobody reads and a socket are ENXIO.
+            if error.errno in {errno.ELOOP, errno.EMLINK, errno.ENXIO}:
+                raise UntrustedPathError(
+                    f"{path} is no regular file but a link or a pipe"
+                ) from None
+            raise
+
     def own_file(path: str, flags: int) -> int:
         """Open a file of this user's alone, or make it: an ``opener`` of :func:`open`.
 
@@ -135,17 +149,7 @@ else:
             UntrustedPathError: It is a link, a special file or somebody else's. It was neither read
                 nor changed.
         """
-        # Without O_NONBLOCK a pipe of that name would wait for its other end; files do not mind.
-        guarded = (flags & ~os.O_TRUNC) | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        try:
-            descriptor = os.open(path, guarded, stat.S_IRUSR | stat.S_IWUSR)
-        except OSError as error:
-            # FreeBSD says EMLINK of a link; a pipe that nobody reads and a socket are ENXIO.
-            if error.errno in {errno.ELOOP, errno.EMLINK, errno.ENXIO}:
-                raise UntrustedPathError(
-                    f"{path} is no regular file but a link or a pipe"
-                ) from None
-            raise
+        descriptor = _open_guarded(path, flags & ~os.O_TRUNC)
         try:
             _check_opened(path, descriptor, flags)
             if flags & os.O_TRUNC:
@@ -213,9 +217,8 @@ else:
         members = {entry.pw_name for entry in everybody if entry.pw_gid == group}
         try:
             members.update(grp.getgrgid(group).gr_mem)
-            trusted.add(
-                pwd.getpwuid(os.geteuid()).pw_name
-            )  # a directory service need not list its users
+            # A directory service need not list its users.
+            trusted.add(pwd.getpwuid(os.geteuid()).pw_name)
         except KeyError:
             pass
         return members <= trusted

@@ -19,9 +19,9 @@ from mongomem.local_server.process import HOST
 
 NAME = "mongomem"
 
-_NOT_YET_INITIALIZED = (
-    94  # MongoDB's error code of a node without a configuration, or before it is loaded
-)
+_NOT_YET_INITIALIZED = 94
+"""MongoDB's error code of a node without a configuration, or before it is loaded."""
+
 _AUTHENTICATION_FAILED = 18
 # Failover within a second or two instead of ten: the nodes share one machine.
 _SETTINGS = {"electionTimeoutMillis": 1000, "heartbeatIntervalMillis": 500}
@@ -127,9 +127,14 @@ def _configure(client: _Client, hosts: Sequence[str], deadline: float) -> None:
             "replSetInitiate", {"_id": NAME, "members": members, "settings": _SETTINGS}
         )
     elif [member["host"] for member in stored["members"]] != list(hosts):
-        config = _await_config(client, deadline)
-        config |= {"version": config["version"] + 1, "members": members}
-        client.admin.command("replSetReconfig", config, force=True)
+        _reconfigure(client, members, deadline)
+
+
+def _reconfigure(client: _Client, members: list[dict[str, Any]], deadline: float) -> None:
+    """Give a replica set other members, whatever its configuration says of those that it has."""
+    config = _await_config(client, deadline)
+    config |= {"version": config["version"] + 1, "members": members}
+    client.admin.command("replSetReconfig", config, force=True)
 
 
 def _await_config(client: _Client, deadline: float) -> dict[str, Any]:

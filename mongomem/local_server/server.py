@@ -380,8 +380,7 @@ def local_uri(
         return uri
     server._data_dir = directory = server._data_dir or default_data_dir()
     with _shared_lock:
-        server = _shared.setdefault(
-            (os.getpid(), directory), server
-        )  # a forked child takes a hold of its own
+        # The key has the process id: a forked child takes a hold of its own.
+        server = _shared.setdefault((os.getpid(), directory), server)
         server.start()
         return server.uri

@@ -74,10 +74,8 @@ class _Users:
             try:
                 connection, _ = listener.accept()
                 threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
-            except (
-                OSError,
-                RuntimeError,
-            ):  # no descriptor, or no thread, while strangers hold too many
+            # There is no descriptor, or no thread, while strangers hold too many.
+            except (OSError, RuntimeError):
                 time.sleep(0.1)
 
     def _admit(self, connection: socket.socket) -> None:

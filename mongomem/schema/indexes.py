@@ -131,15 +131,20 @@ async def _make(collection: str, rows: Sequence[Index], there: Mapping[str, Docu
             await _make_expire(row, is_there=row.name in there)
 
 
+async def _create_alone(index: Index) -> bool:
+    """Create an index; return False where it is there with other options."""
+    try:
+        await _patiently(CreateIndexes(index.collection, [(index.keys, index.options())]))
+    except OperationFailure as error:
+        if error.code != OPTIONS_CONFLICT:
+            raise
+        return False
+    return True
+
+
 async def _make_expire(index: Index, *, is_there: bool) -> None:
-    if not is_there:
-        try:
-            await _patiently(CreateIndexes(index.collection, [(index.keys, index.options())]))
-        except OperationFailure as error:
-            if error.code != OPTIONS_CONFLICT:
-                raise
-        else:
-            return
+    if not is_there and await _create_alone(index):
+        return
     change = {"name": index.name, "expireAfterSeconds": index.expire_after_seconds}
     try:
         await RunCommand({"collMod": index.collection, "index": change})

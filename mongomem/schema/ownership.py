@@ -54,15 +54,22 @@ async def check_ownership(owned: Owned) -> None:
         return
     _check_unique(owned, indexes)
     ends = await _ends(owned.collection)
-    if foreign := [end["_id"] for end in ends if not owned.owns(end["_id"])]:
-        raise ConfigurationError(
-            _foreign(owned, f"documents whose _id is of type {type(foreign[0]).__name__}")
-        )
-    if (
-        not ends
-        and owned.prefix == DEFAULT_PREFIX
-        and any(owned.owns(end["_id"]) for end in await _ends(owned.name))
-    ):
+    _check_ids(owned, [end["_id"] for end in ends])
+    if not ends and owned.prefix == DEFAULT_PREFIX:
+        await _check_former(owned)
+
+
+def _check_ids(owned: Owned, ids: Iterable[object]) -> None:
+    """Refuse documents of somebody else."""
+    for foreign in ids:
+        if not owned.owns(foreign):
+            kind = type(foreign).__name__
+            raise ConfigurationError(_foreign(owned, f"documents whose _id is of type {kind}"))
+
+
+async def _check_former(owned: Owned) -> None:
+    """Refuse documents of ours under the name that was the default before."""
+    if any(owned.owns(end["_id"]) for end in await _ends(owned.name)):
         raise ConfigurationError(_former(owned))
 
 
@@ -92,8 +99,6 @@ def _foreign(owned: Owned, what: str) -> str:
 def _former(owned: Owned) -> str:
     return (
         f"documents of mongomem stand in the collection {owned.name!r}, under the names that were "
-        "the default "
-        'before: pass collection_prefix="" to go on with them, or rename each collection of '
-        "theirs to "
-        f"{DEFAULT_PREFIX}..., here {owned.collection!r}"
+        'the default before: pass collection_prefix="" to go on with them, or rename each '
+        f"collection of theirs to {DEFAULT_PREFIX}..., here {owned.collection!r}"
     )

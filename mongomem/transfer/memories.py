@@ -11,7 +11,7 @@ from typing import Any
 import bson
 from langgraph.store.base import PutOp
 
-from mongomem.engine.commands import BulkWrite, Find, Update
+from mongomem.engine.commands import BulkWrite, Document, Find, Update
 from mongomem.store.context import Context
 from mongomem.store.documents.item import BY_ID, ITEM_FIELDS
 from mongomem.store.documents.namespace import Namespace, id_range, item_id, path_of
@@ -39,15 +39,21 @@ async def export_items(context: Context, namespace: Namespace) -> list[dict[str,
         page = await Find(
             context.items, {"_id": condition}, shown, sort=[("_id", 1)], limit=PAGE, hint=BY_ID
         )
-        now, chosen = context.now(), {one["_id"]: one.get("index_fields") for one in page}
-        found += [
-            _item_json(stored, chosen[stored.id], len(namespace))
-            for stored in sound_items(page, context.damage)
-            if not context.expiry.has_expired(stored.expires_at, now)
-        ]
+        found += _page_json(context, page, len(namespace))
         if len(page) < PAGE:
             return found
         condition = {**condition, "$gt": page[-1]["_id"]}
+
+
+def _page_json(context: Context, page: Sequence[Document], depth: int) -> list[dict[str, Any]]:
+    """Return the items of a page, each with its namespace below the first `depth` labels."""
+    now = context.now()
+    chosen = {one["_id"]: one.get("index_fields") for one in page}
+    return [
+        _item_json(stored, chosen[stored.id], depth)
+        for stored in sound_items(page, context.damage)
+        if not context.expiry.has_expired(stored.expires_at, now)
+    ]
 
 
 def _item_json(stored: StoredItem, index: object, depth: int) -> dict[str, Any]:
@@ -58,15 +64,20 @@ def _item_json(stored: StoredItem, index: object, depth: int) -> dict[str, Any]:
         "created_at": stored.fields["created_at"].isoformat(),
         "updated_at": stored.updated_at.isoformat(),
     }
-    if not _is_json(stored.value):
-        encoded = encode_value(stored.value, "value")
-        held = {"readable": encoded.readable, "exact": encoded.exact}
-        made["encoded"] = base64_of(bson.encode(held))
-    if stored.ttl_minutes is not None:
-        made["ttl_minutes"] = stored.ttl_minutes
-    if index is not None:
-        made["index"] = index
-    return made
+    optional = {
+        "encoded": _exact(stored.value),
+        "ttl_minutes": stored.ttl_minutes,
+        "index": index,
+    }
+    return made | {name: one for name, one in optional.items() if one is not None}
+
+
+def _exact(value: dict[str, Any]) -> str | None:
+    """Return a value as BSON in base64; None for one that JSON holds as it is."""
+    if _is_json(value):
+        return None
+    encoded = encode_value(value, "value")
+    return base64_of(bson.encode({"readable": encoded.readable, "exact": encoded.exact}))
 
 
 def _is_json(value: object) -> bool:
@@ -108,15 +119,7 @@ class GivenItem:
 
     @classmethod
     def of(cls, part: Part, namespace: Namespace) -> GivenItem:
-        below, key = part.member("namespace").texts(), part.member("key").text()
-        ttl, index = part.optional("ttl_minutes"), part.optional("index")
-        op = PutOp(
-            (*namespace, *below),
-            key,
-            _value(part),
-            None if index is None else index.value,
-            None if ttl is None else ttl.value,
-        )
+        op = _put_op(part, namespace)
         try:
             group_ops([op], None)
         except Exception as error:
@@ -129,6 +132,19 @@ class GivenItem:
         times = {"created_at": self.created_at, "updated_at": self.updated_at}
         stamp = {"changed_at": {"$type": "timestamp"}}
         return Update(place, {"$set": times, "$currentDate": stamp})
+
+
+def _put_op(part: Part, namespace: Namespace) -> PutOp:
+    """Return the operation that puts an item below a namespace."""
+    below, key = part.member("namespace").texts(), part.member("key").text()
+    ttl, index = part.optional("ttl_minutes"), part.optional("index")
+    return PutOp(
+        (*namespace, *below),
+        key,
+        _value(part),
+        None if index is None else index.value,
+        None if ttl is None else ttl.value,
+    )
 
 
 def _value(part: Part) -> dict[str, Any]:

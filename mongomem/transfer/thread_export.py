@@ -57,15 +57,21 @@ async def _exported(context: Context, thread_id: str) -> dict[str, Any] | None:
     document = await living_document(context, thread_id)
     if document is None:
         return None
-    own = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": document["epoch"]}
-    records = await read_undamaged(context, await Find(context.checkpoints, own))
-    living = [stored for stored in records if context.is_alive(stored.touched_at)]
+    living = await _living_checkpoints(context, document)
     writes = await _writes_by_checkpoint(context, thread_id, document["epoch"])
     pages = ThreadJson(context)
-    for stored in sorted(living, key=lambda stored: stored.ref.checkpoint_id or ""):
+    for stored in living:
         with context.caches.damage.left_out(checkpoint_doc_id(stored.ref)):
             await pages.add(stored, writes.get(stored.ref, []))
     return {**_described(document), **pages.parts()}
+
+
+async def _living_checkpoints(context: Context, thread: Document) -> list[StoredCheckpoint]:
+    """Read the sound checkpoints of the life that a thread has, in the order of their ids."""
+    own = {"type": CHECKPOINT, "thread_id": thread["thread_id"], "epoch": thread["epoch"]}
+    records = await read_undamaged(context, await Find(context.checkpoints, own))
+    living = [stored for stored in records if context.is_alive(stored.touched_at)]
+    return sorted(living, key=lambda stored: stored.ref.checkpoint_id or "")
 
 
 async def _writes_by_checkpoint(
@@ -136,19 +142,14 @@ class ThreadJson:
         pairs = zip(values, loaded, strict=True)
         encoded = [self.pieces.encode((value.type, data)) for value, data in pairs]
         body, *others = encoded
-        channels = dict(zip(stored.channels, others, strict=False))
         kept = others[len(stored.channels) :]
-        self.checkpoints.append(
-            {
-                "namespace": stored.ref.checkpoint_ns,
-                "id": stored.ref.checkpoint_id,
-                "parent_id": stored.parent_id,
-                **({"hidden": True} if stored.hidden else {}),
-                "checkpoint": body,
-                "channels": channels,
-                "writes": [_write_json(*pair) for pair in zip(writes, kept, strict=True)],
-            }
-        )
+        shown: dict[str, Any] = {
+            **_described_checkpoint(stored),
+            "checkpoint": body,
+            "channels": dict(zip(stored.channels, others, strict=False)),
+            "writes": [_write_json(*pair) for pair in zip(writes, kept, strict=True)],
+        }
+        self.checkpoints.append(shown)
 
     def _tell(
         self, stored: StoredCheckpoint, writes: Sequence[StoredWrite], loaded: Sequence[bytes]
@@ -166,6 +167,16 @@ class ThreadJson:
         ]
         count = int(CHANNEL in stored.channels)
         self.transcript.add(checkpoint, said[:count], said[count:])
+
+
+def _described_checkpoint(stored: StoredCheckpoint) -> dict[str, Any]:
+    """Return the members that say which checkpoint it is; `hidden` only where it is."""
+    described: dict[str, Any] = {
+        "namespace": stored.ref.checkpoint_ns,
+        "id": stored.ref.checkpoint_id,
+        "parent_id": stored.parent_id,
+    }
+    return described | ({"hidden": True} if stored.hidden else {})
 
 
 def _write_json(write: StoredWrite, value: dict[str, Any]) -> dict[str, Any]:

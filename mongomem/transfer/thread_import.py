@@ -6,7 +6,8 @@ not read, no import stores.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,18 +16,13 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents.checkpoint import (
-    checked_checkpoint,
-)
+from mongomem.checkpoint.documents.checkpoint import checked_checkpoint
 from mongomem.checkpoint.documents.collections import checkpoint_doc_id
 from mongomem.checkpoint.documents.config import CheckpointRef
 from mongomem.checkpoint.documents.identity import checked_identity, named
 from mongomem.checkpoint.documents.thread import thread_query
 from mongomem.checkpoint.documents.thread_list import Thread, check_labels
-from mongomem.checkpoint.plans.load import (
-    deserialize,
-    deserialize_body,
-)
+from mongomem.checkpoint.plans.load import deserialize, deserialize_body
 from mongomem.checkpoint.plans.put import put
 from mongomem.checkpoint.plans.put_writes import SerializedWrite, Task, store_writes
 from mongomem.checkpoint.plans.threads import update_thread
@@ -107,18 +103,20 @@ def decode(context: Context, thread: GivenThread, given: GivenCheckpoint) -> Dec
     channels = {name: _Value.of(part, thread) for name, part in parts}
     bare, metadata = _body(context, given, body)
     values = {name: one.deserialized(context, given) for name, one in channels.items()}
-    try:
+    with _named_errors(given.part):
         checkpoint = checked_checkpoint({**bare, "channel_values": values})
         users = named({}, metadata, context.options.metadata_keys).by_key
+    serialized = {name: one.serialized for name, one in {BODY: body, **channels}.items()}
+    return Decoded(checkpoint, metadata, users, serialized, _writes(context, thread, given))
+
+
+@contextmanager
+def _named_errors(part: Part) -> Iterator[None]:
+    """Name the part in an `InvalidInputError` about it."""
+    try:
+        yield
     except InvalidInputError as error:
-        raise given.part.named(error) from error
-    return Decoded(
-        checkpoint,
-        metadata,
-        users,
-        {BODY: body.serialized} | {name: one.serialized for name, one in channels.items()},
-        _writes(context, thread, given),
-    )
+        raise part.named(error) from error
 
 
 def _body(
@@ -179,9 +177,13 @@ def _writes(
         value = _Value.of(part.member("value"), thread)
         value.deserialized(context, given)
         task, path = (part.member(name).identifier(optional=True) for name in TASK)
-        idx, channel = part.member("idx").number(-(2**31)), part.member("channel").identifier()
-        found.setdefault((task, path), []).append(SerializedWrite(idx, channel, value.serialized))
+        found.setdefault((task, path), []).append(_write(part, value))
     return found
+
+
+def _write(part: Part, value: _Value) -> SerializedWrite:
+    idx, channel = part.member("idx").number(-(2**31)), part.member("channel").identifier()
+    return SerializedWrite(idx, channel, value.serialized)
 
 
 async def check_thread(context: Context, thread: GivenThread) -> None:
@@ -201,10 +203,8 @@ async def check_thread(context: Context, thread: GivenThread) -> None:
 
 
 def _check_labels(context: Context, labels: Part) -> None:
-    try:
+    with _named_errors(labels):
         check_labels(labels.object(), context.options.metadata_keys, context.clear_metadata)
-    except InvalidInputError as error:
-        raise labels.named(error) from error
 
 
 async def import_thread(
@@ -264,14 +264,16 @@ async def _hide(context: Context, given: Sequence[GivenCheckpoint]) -> None:
     """Hide what was hidden, and say on its children that their parent is."""
     hidden = {one.ref for one in given if one.hidden}
     children = [one.ref for one in given if one.ref.at(one.parent_id) in hidden]
-    for places, change in (
-        ([*hidden], {"hidden": True}),
-        (children, {"parent_is_hidden": True}),
-    ):
-        keys = [checkpoint_doc_id(place) for place in places]
-        for start in range(0, len(keys), MOST_IDS):
-            condition = {"_id": {"$in": keys[start : start + MOST_IDS]}}
-            await UpdateMany(context.checkpoints, condition, {"$set": change})
+    await _mark(context, [*hidden], "hidden")
+    await _mark(context, children, "parent_is_hidden")
+
+
+async def _mark(context: Context, places: Sequence[CheckpointRef], flag: str) -> None:
+    """Set a flag of checkpoints, so many as one command names at a time."""
+    keys = [checkpoint_doc_id(place) for place in places]
+    for start in range(0, len(keys), MOST_IDS):
+        condition = {"_id": {"$in": keys[start : start + MOST_IDS]}}
+        await UpdateMany(context.checkpoints, condition, {"$set": {flag: True}})
 
 
 async def _label(

@@ -81,6 +81,21 @@ def read_document(data: object) -> Part:
     Raises:
         InvalidInputError: It is none of this format and version.
     """
+    document = _parsed(data)
+    if document.member("format").value != FORMAT:
+        raise document.member("format").wrong(f'"{FORMAT}"')
+    version = document.member("version")
+    if version.number(1) != VERSION:
+        raise version.wrong(f"{VERSION}, as this mongomem reads it (a newer one may have made it)")
+    return document
+
+
+def _parsed(data: object) -> Part:
+    """Return the JSON that `data` is, or the text of.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
     text = plain(data)
     if not isinstance(text, str | bytes) and not isinstance(data, Mapping):
         raise InvalidInputError(
@@ -89,17 +104,11 @@ def read_document(data: object) -> Part:
         )
     try:
         given = text if isinstance(text, str | bytes) else json.dumps({**text})
-        document = Part(json.loads(given), "data")
+        return Part(json.loads(given), "data")
     except Exception as error:  # no JSON, or whatever a mapping of the caller's own does
         raise InvalidInputError(
             f"data cannot be imported: it is no JSON ({shown(str(error))})"
         ) from error
-    if document.member("format").value != FORMAT:
-        raise document.member("format").wrong(f'"{FORMAT}"')
-    version = document.member("version")
-    if version.number(1) != VERSION:
-        raise version.wrong(f"{VERSION}, as this mongomem reads it (a newer one may have made it)")
-    return document
 
 
 async def import_json(data: object, whose_of: Callable[[str], Whose]) -> Imported:
@@ -142,17 +151,20 @@ async def _checked(data: object, whose_of: Callable[[str], Whose]) -> Given:
         InvalidInputError: Something cannot be imported.
     """
     document: Part = await Compute(partial(read_document, data), _size_of(data))
-    user_id = document.member("user_id")
-    try:
-        whose = whose_of(user_id.text())
-    except MongomemError as error:
-        raise user_id.named(error) from error
+    whose = _whose(document.member("user_id"), whose_of)
     items = given_items(document.member("memories").parts(), whose.namespace)
     threads = [GivenThread.of(part) for part in document.member("threads").parts()]
     for thread in threads:
         await check_thread(whose.saver, thread)
     ordered = sorted(threads, key=lambda thread: thread.part.member("updated_at").time())
     return Given(whose, ordered, items)
+
+
+def _whose(user_id: Part, whose_of: Callable[[str], Whose]) -> Whose:
+    try:
+        return whose_of(user_id.text())
+    except MongomemError as error:
+        raise user_id.named(error) from error
 
 
 def _size_of(data: object) -> int:

@@ -169,9 +169,8 @@ def _with_called(
     called.
     """
     found = set(to_remove)
-    for node in sorted(
-        nodes, key=lambda node: node.ref.checkpoint_ns.count(NS_SEP)
-    ):  # callers first
+    # Callers come first.
+    for node in sorted(nodes, key=lambda node: node.ref.checkpoint_ns.count(NS_SEP)):
         if node.caller in found:
             found.add(node.ref)
     return found

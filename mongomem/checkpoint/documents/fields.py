@@ -72,9 +72,8 @@ def decode_value(fields: Mapping[str, Any], inline: bytes) -> StoredValue:
     levels = tuple(fields["chunks"]) if isinstance(fields["chunks"], list) else ()
     if not 0 < len(levels) <= MOST_LEVELS or not all(isinstance(one, bytes) for one in levels):
         raise CorruptDataError(f"its chunks are no names by level: {shown(fields['chunks'])}")
-    if (
-        len(levels[0]) % HASH_BYTES
-    ):  # those of lower levels are whole only with what their chunks hold
+    # Lists of lower levels are whole only together with what their chunks hold.
+    if len(levels[0]) % HASH_BYTES:
         raise CorruptDataError(f"its chunks are no names of {HASH_BYTES} bytes each")
     return StoredValue(
         kind, inline, tuple([bytes(one) for one in levels]), read_count(fields, "size")

@@ -19,10 +19,7 @@ from mongomem.checkpoint.documents.checkpoint import (
     encode_checkpoint,
     encode_write,
 )
-from mongomem.checkpoint.documents.collections import (
-    CHECKPOINT,
-    chunk_hash,
-)
+from mongomem.checkpoint.documents.collections import CHECKPOINT, chunk_hash
 from mongomem.checkpoint.documents.config import CheckpointRef, identifier
 from mongomem.checkpoint.documents.identity import Member, Members, identity, member
 from mongomem.checkpoint.documents.thread import ThreadState, ThreadUse, encode_thread, read_members
@@ -117,24 +114,27 @@ async def copy_thread(context: Context, source: object, target: object) -> None:
     Raises:
         ContentionError: Others changed the threads at the same time, again and again.
     """
-    source_id, target_id = (
-        identifier("source_thread_id", source),
-        identifier("target_thread_id", target),
-    )
-    if source_id == target_id:
-        raise InvalidInputError("source and target are the same thread")
+    source_id, target_id = _two_threads(source, target)
     await ensure_setup(context)
     for attempt in range(MAX_ATTEMPTS):
         content = await _read(context, source_id)
         if content is None:
             return
         thread = await ensure_thread(context, target_id)
-        if await _copy(context, content, source_id, target_id, thread):
-            context.caches.invalidate_thread(target_id)
-            return
+        is_whole = await _copy(context, content, source_id, target_id, thread)
         context.caches.invalidate_thread(target_id)
+        if is_whole:
+            return
         await backoff(attempt)
     raise await contention_error(context, target_id)
+
+
+def _two_threads(source: object, target: object) -> tuple[str, str]:
+    source_id = identifier("source_thread_id", source)
+    target_id = identifier("target_thread_id", target)
+    if source_id == target_id:
+        raise InvalidInputError("source and target are the same thread")
+    return source_id, target_id
 
 
 async def _read(context: Context, thread_id: str) -> ThreadContent | None:
@@ -148,11 +148,20 @@ async def _read(context: Context, thread_id: str) -> ThreadContent | None:
     stored = await read_checkpoints(context, documents)
     copies = dict(zip([one.ref for one in stored], map(_readable, documents), strict=True))
     living = [one for one in stored if context.is_alive(one.touched_at)]
-    refs = {one.ref for one in living}
-    written = await read_writes(context, await Find(context.writes, {"thread_id": thread_id}))
-    # A late write of an ended life would never be cleaned in a copy.
-    of_life = [one for one in written if one.epoch in (None, thread.epoch)]
-    return ThreadContent(document, living, copies, [one for one in of_life if one.ref in refs])
+    writes = await _pending_writes(context, thread_id, thread.epoch, living)
+    return ThreadContent(document, living, copies, writes)
+
+
+async def _pending_writes(
+    context: Context, thread_id: str, epoch: int, checkpoints: Sequence[StoredCheckpoint]
+) -> list[StoredWrite]:
+    """Read the pending writes that a copy of these checkpoints has.
+
+    A late write of an ended life is not among them: in a copy it would never be cleaned.
+    """
+    refs = {one.ref for one in checkpoints}
+    found = await read_writes(context, await Find(context.writes, {"thread_id": thread_id}))
+    return [one for one in found if one.epoch in (None, epoch) and one.ref in refs]
 
 
 def _readable(document: Document) -> Document:

@@ -64,15 +64,23 @@ async def delete_thread(context: Context, thread_id: str, only_if: Document | No
         threads = await Find(context.checkpoints, query, {"epoch": 1}, limit=1)
         if only_if is not None and not threads:
             return False
-        last = threads[0].get("epoch") if threads else None
-        tombstone = _tombstone(context, last)
-        unchanged = query | {"epoch": {"$eq": last}}
-        reply = await UpdateMany(context.checkpoints, unchanged, {"$set": tombstone})
-        if reply.matched_count or not threads:
+        tombstone = await _bury(context, query, threads)
+        if tombstone is not None:
             await _delete_earlier_epochs(context, thread_id, tombstone)
             return True
         await backoff(attempt)
     raise await contention_error(context, thread_id)
+
+
+async def _bury(context: Context, query: Document, threads: Sequence[Document]) -> Document | None:
+    """Make a tombstone of the thread document that was read, if any; None where it has another
+    epoch by now.
+    """
+    last = threads[0].get("epoch") if threads else None
+    tombstone = _tombstone(context, last)
+    unchanged = query | {"epoch": {"$eq": last}}
+    reply = await UpdateMany(context.checkpoints, unchanged, {"$set": tombstone})
+    return tombstone if reply.matched_count or not threads else None
 
 
 def _tombstone(context: Context, last: Any) -> Document:

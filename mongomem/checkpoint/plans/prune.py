@@ -80,10 +80,8 @@ async def prune(
     dry_run: object,
 ) -> list[PruneReport]:
     """Remove checkpoints of threads by a rule; say what went, or would go."""
-    rule, is_dry = (
-        checked_rule(context.now(), strategy, keep_last, older_than),
-        checked_flag("dry_run", dry_run),
-    )
+    rule = checked_rule(context.now(), strategy, keep_last, older_than)
+    is_dry = checked_flag("dry_run", dry_run)
     return [
         await _prune_thread(context, one, rule.to_remove, is_dry)
         for one in _unique_ids("thread_id", thread_ids)
@@ -100,14 +98,18 @@ async def delete_for_runs(context: Context, run_ids: object) -> None:
         )
     if not wanted:
         return
-    query = {"type": CHECKPOINT, "metadata.run_id": {"$in": sorted(wanted)}}
-    found = await Find(context.checkpoints, query, {"thread_id": 1})
 
     def to_remove(nodes: Sequence[CheckpointNode]) -> set[CheckpointRef]:
         return {node.ref for node in nodes if node.run_id in wanted}
 
-    for thread_id in sorted({read_field(document, "thread_id", str) for document in found}):
+    for thread_id in await _threads_of_runs(context, wanted):
         await _prune_thread(context, thread_id, to_remove, dry_run=False)
+
+
+async def _threads_of_runs(context: Context, run_ids: Collection[str]) -> list[str]:
+    query = {"type": CHECKPOINT, "metadata.run_id": {"$in": sorted(run_ids)}}
+    found = await Find(context.checkpoints, query, {"thread_id": 1})
+    return sorted({read_field(document, "thread_id", str) for document in found})
 
 
 def _unique_ids(name: str, values: object) -> list[str]:

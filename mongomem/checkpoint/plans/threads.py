@@ -43,10 +43,7 @@ from mongomem.checkpoint.plans.thread_state import (
     read_state,
 )
 from mongomem.engine.commands import Aggregate, BulkWrite, Document, Find, Update
-from mongomem.errors import (
-    InvalidInputError,
-    ThreadNotFoundError,
-)
+from mongomem.errors import InvalidInputError, ThreadNotFoundError
 
 
 async def list_threads(
@@ -130,14 +127,20 @@ def _sound(context: Context, documents: Sequence[Document]) -> list[tuple[Thread
     return found
 
 
+async def _counts_by_life(
+    context: Context, thread_ids: Sequence[str]
+) -> dict[tuple[str, int | None], int]:
+    """Count the visible checkpoints of threads, by thread and epoch."""
+    visible = {"$match": {"type": CHECKPOINT, "hidden": VISIBLE, "thread_id": {"$in": thread_ids}}}
+    groups = await Aggregate(context.checkpoints, [visible, BY_LIFE])
+    return {(one["_id"]["thread"], epoch_of(one["_id"])): one["count"] for one in groups}
+
+
 async def _counted(context: Context, found: Sequence[tuple[Thread, Document]]) -> list[Thread]:
     """Count the checkpoints of threads: those to be seen, of the epoch of each thread."""
     if not found:
         return []
-    ids = [thread.thread_id for thread, _ in found]
-    visible = {"$match": {"type": CHECKPOINT, "hidden": VISIBLE, "thread_id": {"$in": ids}}}
-    groups = await Aggregate(context.checkpoints, [visible, BY_LIFE])
-    counts = {(one["_id"]["thread"], epoch_of(one["_id"])): one["count"] for one in groups}
+    counts = await _counts_by_life(context, [thread.thread_id for thread, _ in found])
     lives = [(thread.thread_id, epoch_of(document)) for thread, document in found]
     return [
         replace(thread, checkpoint_count=counts.get(life, 0))
@@ -170,11 +173,15 @@ async def update_thread(context: Context, thread_id: object, metadata: object) -
         document, thread = await _living_thread(context, name)
         change = label_change(document, thread, users, labels)
         if await _change_unchanged(context, document, change):
-            merged = change["$set"]["labels"]
-            identity = document.get("identity", {}) | users
-            return read_listed(document | {"labels": merged, "identity": identity})
+            return _changed(document, change, users)
         await backoff(attempt)
     raise await contention_error(context, name)
+
+
+def _changed(document: Document, change: Document, users: Mapping[str, str]) -> Thread:
+    """Return a thread as a change of its labels left it."""
+    labels, identity = change["$set"]["labels"], document.get("identity", {}) | users
+    return read_listed(document | {"labels": labels, "identity": identity})
 
 
 async def _change_unchanged(context: Context, document: Document, change: Document) -> bool:

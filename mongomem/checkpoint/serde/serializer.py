@@ -274,9 +274,8 @@ class ValueSerializer:
             content = self.cipher.decrypt(name, sealed)
         except ImportError as error:
             raise _not_installed(error) from error
-        except (
-            Exception
-        ) as error:  # each cipher has its own; a wrong key and changed bytes look alike
+        # Each cipher raises errors of its own; a wrong key and changed bytes look alike.
+        except Exception as error:
             raise UnopenedError(f"{Obstacle.KEY.value} ({shown(error)})", Obstacle.KEY) from error
         return content if type(content) is bytes else bytes(content)
 

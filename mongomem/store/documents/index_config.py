@@ -205,10 +205,8 @@ def _texts_at(value: Mapping[str, Any], path: str) -> list[str]:
     tokens = WHOLE if path == WHOLE else tokenize_path(path)
     try:
         return get_text_at_path(value, tokens)
-    except (
-        TypeError,
-        ValueError,
-    ):  # JSON has no times and bytes, and Python no text for very long integers
+    # JSON has no times and bytes, and Python writes no text of very long integers.
+    except (TypeError, ValueError):
         return get_text_at_path(_as_json(value), tokens)
 
 

@@ -160,9 +160,8 @@ def is_id(id: object) -> bool:
 
 def _check_version(document: Mapping[str, Any]) -> None:
     version = document.get("schema_version")
-    if (
-        isinstance(version, bool) or not isinstance(version, (int, float)) or not version >= 1
-    ):  # which NaN is not
+    # NaN is not at least 1.
+    if isinstance(version, bool) or not isinstance(version, (int, float)) or not version >= 1:
         raise CorruptDataError(f"its schema_version is {shown(version)}")
     if version > SCHEMA_VERSION:
         raise SchemaVersionError(

@@ -7,7 +7,7 @@ from importlib.metadata import version as installed_version
 
 project = "mongomem"
 author = "The mongomem authors"
-copyright = "the mongomem authors, MIT licence"
+project_copyright = "the mongomem authors, MIT licence"
 version = release = installed_version("mongomem")
 
 extensions = [
@@ -20,7 +20,7 @@ root_doc = "index"
 nitpicky = False  # types of LangGraph and PyMongo have no page here
 
 myst_enable_extensions = ["colon_fence"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 
 default_role = "py:obj"  # `MongoSaver` in a docstring is a link where the name has a page
 autodoc_member_order = "bysource"

@@ -1,4 +1,4 @@
-"""The code in the documents is run, and prints what they say.
+"""The code in the documents is run, and prints what they say; the picture is of a real run.
 
 A page is of one of two kinds. Without ``console`` blocks, its ``python`` blocks are cells of one
 program, as in a notebook (``await`` stands alone there too), and its ``text`` blocks are what the
@@ -118,3 +118,15 @@ def test_the_steps_of_a_page_lead_where_it_says(
 def test_what_a_document_links_to_exists(document: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text("utf-8"))
     assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+def test_the_picture_is_that_of_a_real_run(environment: dict[str, str]) -> None:
+    drawn = subprocess.run(
+        [sys.executable, "-c", "import picture; print(picture.picture(), end='')"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT / "docs",
+        env=environment,
+        timeout=HANG_SECONDS,
+    )
+    assert (drawn.stdout, drawn.stderr) == ((ROOT / "docs" / "overview.svg").read_text("utf-8"), "")

@@ -26,14 +26,13 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 CELLS = """
-import ast, asyncio, json, sys
-loop, names = asyncio.new_event_loop(), {}
-for cell in json.load(sys.stdin):
-    code = compile(cell, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    begun = eval(code, names)
-    if begun is not None:
-        loop.run_until_complete(begun)
-loop.close()
+import ast as _ast, asyncio as _asyncio, json as _json, sys as _sys
+_loop = _asyncio.new_event_loop()
+for _cell in _json.load(_sys.stdin):
+    _begun = eval(compile(_cell, "cell", "exec", _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+    if _begun is not None:
+        _loop.run_until_complete(_begun)
+_loop.close()
 """
 """Runs cells as a notebook does: one event loop and one namespace for all of them."""
 

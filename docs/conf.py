@@ -25,6 +25,7 @@ myst_heading_anchors = 4
 default_role = "py:obj"  # `MongoSaver` in a docstring is a link where the name has a page
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
 autodoc_type_aliases = {
     "RunnableConfig": "RunnableConfig",
     "Identifier": "Identifier",
@@ -45,7 +46,7 @@ html_title = "mongomem"
 html_copy_source = False
 html_show_sphinx = False
 html_static_path = ["_static"]
-html_css_files = ["tables.css"]
+html_css_files = ["layout.css"]
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#15803d", "color-brand-content": "#15803d"},
     "dark_css_variables": {"color-brand-primary": "#4ade80", "color-brand-content": "#4ade80"},

@@ -19,6 +19,10 @@ from pathlib import Path
 
 import pytest
 
+import mongomem
+from mongomem import MongoSaver, MongoStore
+from mongomem.checkpoint.thread_methods import ThreadMethods
+from mongomem.store.namespace_methods import NamespaceMethods
 from support.waits import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -117,6 +121,19 @@ def test_the_steps_of_a_page_lead_where_it_says(
 def test_what_a_document_links_to_exists(document: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text("utf-8"))
     assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+def test_the_reference_has_every_name() -> None:
+    """Methods that are inherited stand in the reference one by one, in an order for readers."""
+    pages = (ROOT / "docs" / "reference").glob("*.rst")
+    told = set(re.findall(r":: mongomem\.([\w.]+)", "".join(page.read_text() for page in pages)))
+    methods = {
+        f"{cls.__name__}.{method}"
+        for cls, inherited in ((MongoSaver, ThreadMethods), (MongoStore, NamespaceMethods))
+        for method in vars(inherited)
+        if method[0] != "_"
+    }
+    assert {*mongomem.__all__, *methods} - told == set()
 
 
 def test_the_picture_is_that_of_a_real_run(environment: dict[str, str]) -> None:

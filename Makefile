@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --only-binary :all: --constraint constraints.txt
 
-.PHONY: help demo chat web notebook notebooks test lint bench acceptance docs clean
+.PHONY: help demo chat web notebook notebooks test lint bench acceptance docs site build clean
 
 help:
 	@echo "make demo        a chatbot that remembers, on a written-out conversation; run it twice"
@@ -16,7 +16,9 @@ help:
 	@echo "make lint        ruff and mypy"
 	@echo "make bench       measurements"
 	@echo "make acceptance  demo and tests from a fresh clone with an empty home directory"
-	@echo "make docs        run the code in README.md and docs/"
+	@echo "make docs        run the code in README.md and docs/, and build the site"
+	@echo "make site        build the site alone, into build/docs"
+	@echo "make build       wheel and sdist into dist/, each installed into a fresh environment"
 	@echo "make clean       remove the virtual environment and all caches"
 
 demo: .venv/demo
@@ -48,8 +50,21 @@ bench: .venv/bench
 acceptance:
 	.ci/acceptance
 
-docs: .venv/dev
+docs: .venv/dev site
 	$(BIN)/python -m pytest tests/acceptance/test_docs.py
+
+site: .venv/docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/docs
+	@echo "build/docs/index.html"
+
+build: $(BIN)/pip
+	rm -rf dist build/fresh
+	$(INSTALL) build
+	$(BIN)/python -m build
+	@for made in dist/*.whl dist/*.tar.gz; do $(PYTHON) -m venv --clear build/fresh \
+		&& build/fresh/bin/pip install --quiet --disable-pip-version-check "$$made" \
+		&& (cd build && fresh/bin/python -c "import mongomem, mongomem.display, mongomem.testing; print('$$made', mongomem.__file__)") \
+		|| exit 1; done
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
@@ -67,9 +82,14 @@ $(BIN)/pip:
 	@echo "installing into .venv: Jupyter, about 150 MB more"
 	$(INSTALL) --editable ".[notebooks]"
 	touch $@
+
 .venv/web: pyproject.toml constraints.txt | $(BIN)/pip
 	$(INSTALL) --editable ".[server,local,web]"
 	touch $@ .venv/demo
+
+.venv/docs: pyproject.toml constraints.txt | $(BIN)/pip
+	$(INSTALL) --editable ".[docs]"
+	touch $@
 
 .venv/dev: pyproject.toml constraints.txt | $(BIN)/pip
 	$(INSTALL) --editable ".[dev]"

@@ -1,50 +1,148 @@
-"""The code in the documents is run, and prints what they say."""
+"""The code in the documents is run, and prints what they say; the picture is of a real run.
+
+A page is of one of two kinds. Without ``console`` blocks, its ``python`` blocks are cells of one
+program, as in a notebook (``await`` stands alone there too), and its ``text`` blocks are what the
+program prints. With ``console`` blocks it is a list of steps: a ``python`` block is the file that
+its first line names, and each line behind ``$`` is a command, followed by what it prints. Blocks of
+other languages are not run.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import mongomem
+from mongomem import MongoSaver, MongoStore
+from mongomem.checkpoint.thread_methods import ThreadMethods
+from mongomem.store.namespace_methods import NamespaceMethods
 from support.waits import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
+CELLS = """
+import ast as _ast, asyncio as _asyncio, json as _json, sys as _sys
+_loop = _asyncio.new_event_loop()
+for _cell in _json.load(_sys.stdin):
+    _begun = eval(compile(_cell, "cell", "exec", _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+    if _begun is not None:
+        _loop.run_until_complete(_begun)
+_loop.close()
+"""
+"""Runs cells as a notebook does: one event loop and one namespace for all of them."""
 
-def blocks(document: Path, language: str) -> str:
-    return "\n".join(
-        code for kind, code in BLOCK.findall(document.read_text("utf-8")) if kind == language
-    )
+NEEDS_3_11 = "langgraph.checkpoint.mongodb"
+"""A page that imports this needs a package that is for Python 3.11 and newer."""
 
 
-WITH_CODE = [document for document in DOCUMENTS if blocks(document, "python")]
+def blocks(document: Path) -> list[tuple[str, str]]:
+    """Return the language and the text of each block of code."""
+    return BLOCK.findall(document.read_text("utf-8"))
 
 
-@pytest.mark.parametrize("document", WITH_CODE, ids=lambda document: document.name)
-def test_the_code_of_a_document_prints_what_it_says(
-    document: Path, mongo_uri: str, database_name: str
+def of(document: Path, language: str) -> list[str]:
+    return [code for kind, code in blocks(document) if kind == language]
+
+
+def runs_here(document: Path) -> bool:
+    return sys.version_info >= (3, 11) or NEEDS_3_11 not in document.read_text("utf-8")
+
+
+WITH_CODE = [document for document in DOCUMENTS if of(document, "python") and runs_here(document)]
+WITH_STEPS = [document for document in WITH_CODE if of(document, "console")]
+WITH_CELLS = [document for document in WITH_CODE if document not in WITH_STEPS]
+
+
+def name(document: Path) -> str:
+    return str(document.relative_to(ROOT))
+
+
+@pytest.fixture
+def environment(mongo_uri: str) -> dict[str, str]:
+    """That of a user whose environment is active: the server, the package, its Python."""
+    own = Path(sys.executable).parent
+    path = f"{own}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "MONGODB_URI": mongo_uri, "PYTHONPATH": str(ROOT), "PATH": path}
+
+
+def commands(console: str) -> Iterator[tuple[str, str]]:
+    """Return each command of a console, and what it prints."""
+    for one in console.split("$ ")[1:]:
+        command, _, printed = one.partition("\n")
+        yield command, printed
+
+
+@pytest.mark.parametrize("document", WITH_CELLS, ids=name)
+def test_the_code_of_a_page_prints_what_it_says(
+    document: Path, database_name: str, environment: dict[str, str]
 ) -> None:
-    code = blocks(document, "python").replace('db_name="app"', f"db_name={database_name!r}")
-    environment = {**os.environ, "MONGODB_URI": mongo_uri, "PYTHONPATH": str(ROOT)}
+    cells = [code.replace('"app"', f'"{database_name}"') for code in of(document, "python")]
     ran = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", CELLS],
+        input=json.dumps(cells),
         capture_output=True,
         text=True,
         env=environment,
         timeout=HANG_SECONDS,
     )
-    assert (ran.stdout, ran.stderr) == (blocks(document, "text").replace("\n\n", "\n"), "")
+    assert (ran.stdout, ran.stderr) == ("".join(of(document, "text")), "")
 
 
-@pytest.mark.parametrize(
-    "document", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=lambda document: document.name
-)
+@pytest.mark.parametrize("document", WITH_STEPS, ids=name)
+def test_the_steps_of_a_page_lead_where_it_says(
+    document: Path, database_name: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    for kind, code in blocks(document):
+        if kind == "python":
+            file = tmp_path / code.splitlines()[0].removeprefix("# ")
+            file.write_text(code.replace('"app"', f'"{database_name}"'), "utf-8")
+        for command, printed in commands(code) if kind == "console" else ():
+            ran = subprocess.run(
+                ["sh", "-c", command],
+                capture_output=True,
+                text=True,
+                cwd=tmp_path,
+                env=environment,
+                timeout=HANG_SECONDS,
+            )
+            assert (ran.stdout, ran.stderr) == (printed, ""), command
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CONTRIBUTING.md"], ids=name)
 def test_what_a_document_links_to_exists(document: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text("utf-8"))
     assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+def test_the_reference_has_every_name() -> None:
+    """Methods that are inherited stand in the reference one by one, in an order for readers."""
+    pages = (ROOT / "docs" / "reference").glob("*.rst")
+    told = set(re.findall(r":: mongomem\.([\w.]+)", "".join(page.read_text() for page in pages)))
+    methods = {
+        f"{cls.__name__}.{method}"
+        for cls, inherited in ((MongoSaver, ThreadMethods), (MongoStore, NamespaceMethods))
+        for method in vars(inherited)
+        if method[0] != "_"
+    }
+    assert {*mongomem.__all__, *methods} - told == set()
+
+
+def test_the_picture_is_that_of_a_real_run(environment: dict[str, str]) -> None:
+    drawn = subprocess.run(
+        [sys.executable, "-c", "import picture; print(picture.picture(), end='')"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT / "docs",
+        env=environment,
+        timeout=HANG_SECONDS,
+    )
+    assert (drawn.stdout, drawn.stderr) == ((ROOT / "docs" / "overview.svg").read_text("utf-8"), "")

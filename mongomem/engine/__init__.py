@@ -1,4 +1,5 @@
-"""What plans run on. Only this folder knows PyMongo's collections, threads and event loops.
+"""What plans run on. This is the only folder that knows PyMongo's collections, threads and event
+loops.
 
     commands         one round trip to MongoDB as a frozen value: Find, Aggregate, BulkWrite, ...;
                      and what a plan is

@@ -119,7 +119,9 @@ def _pending_query(records: Sequence[StoredCheckpoint]) -> Document:
 
 
 def _among(addresses: Sequence[CheckpointRef]) -> Document:
-    """Return an index range that holds the writes of these checkpoints, perhaps of neighbours."""
+    """Return an index range that holds the writes of these checkpoints, and perhaps of
+    neighbours.
+    """
     return {
         "thread_id": {"$in": sorted({address.thread_id for address in addresses})},
         "checkpoint_ns": {"$in": sorted({address.checkpoint_ns for address in addresses})},

@@ -1,5 +1,4 @@
-"""What a caller passed: how messages show it, and the checks that every public parameter has in
-common.
+"""What a caller passed: how messages show it, and checks that every public parameter has in common.
 
 An argument of the wrong kind ends in one error that names the parameter, before anything is read or
 written. What only one operation asks of its arguments is checked beside that operation.
@@ -89,8 +88,7 @@ def without_secrets(text: str) -> str:
 
 @contextmanager
 def looking_at(name: str, error: type[MongomemError] = InvalidInputError) -> Iterator[None]:
-    """Turn whatever a value raises while it is looked at into the one error that names the
-    parameter.
+    """Turn whatever a value raises when it is looked at into one error that names the parameter.
 
     Raises:
         InvalidInputError: Or the `error` given: it raised something.

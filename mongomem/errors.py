@@ -67,9 +67,7 @@ class ThreadNotFoundError(MongomemError, LookupError):
 
 
 class CorruptDataError(MongomemError, RuntimeError):
-    """Stored documents contradict each other, e.g. a chunk is missing. Names thread and
-    checkpoint.
-    """
+    """Stored documents do not fit together, e.g. a chunk is gone. Names thread and checkpoint."""
 
 
 class SchemaVersionError(MongomemError, RuntimeError):
@@ -104,9 +102,7 @@ class ContentionError(MongomemError, RuntimeError):
 
 
 class ServerUnavailableError(MongomemError, ConnectionError):
-    """No server answers where the connection string says. Names the hosts and what each of them
-    met.
-    """
+    """No server answers where the connection string says. Names the hosts and what each met."""
 
 
 class LocalServerError(MongomemError, RuntimeError):

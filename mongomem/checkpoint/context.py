@@ -19,8 +19,7 @@ from mongomem.engine.clock import random_bytes
 from mongomem.errors import ConfigurationError
 
 STAMP_FRACTION = 10
-"""A thread with a TTL is stamped anew once a tenth of it has gone by; documents go one tenth
-late."""
+"""A thread with a TTL is stamped anew after a tenth of it; documents go one tenth late."""
 
 LONGEST_SPAN = timedelta(days=365 * 60)
 """Bound of TTL and grace. A TTL index takes up to 2**31 - 1 seconds, 68 years (MongoDB 4.4 to

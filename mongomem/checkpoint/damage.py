@@ -30,9 +30,7 @@ class Damage:
 
     @contextmanager
     def left_out(self, key: object) -> Iterator[None]:
-        """Go on where the document with this `_id` is damaged, or was written by a newer
-        mongomem.
-        """
+        """Go on where the document with this `_id` is damaged, or is of a newer mongomem."""
         try:
             yield
         except UNREADABLE as error:

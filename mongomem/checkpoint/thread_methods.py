@@ -86,8 +86,7 @@ class ThreadMethods(BaseCheckpointSaver[Any]):
         older_than: timedelta | None = None,
         dry_run: bool = False,
     ) -> list[PruneReport]:
-        """Remove old checkpoints of threads, and the chunks that nothing has referred to for the
-        grace.
+        """Remove old checkpoints of threads, and chunks that nothing referred to for the grace.
 
         What stays reads as before, as with `delete_for_runs`. Of each namespace the newest
         checkpoint stays. The namespaces of one call go with the checkpoint that called; the memory

@@ -7,8 +7,7 @@ import re
 import unicodedata
 
 INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-"""Unicode categories of characters that have no picture of their own, or turn that of others
-around."""
+"""Unicode categories of characters that have no picture, or turn that of others around."""
 
 JOINER = "\u200d"
 """It joins the characters of one emoji, and stays."""

@@ -215,9 +215,7 @@ def _draw_groups(figure: Any, axes: Any, points: Sequence[Point]) -> None:
 
 
 def _draw_labels(axes: Any, renderer: Any, points: Sequence[Point]) -> None:
-    """Write the labels where they stand free, with a line to those that are far from their
-    point.
-    """
+    """Write the labels where they stand free, with a line to those far from their point."""
     texts = [
         axes.text(0, 0, _plain(one.label), color="#27272a", va="bottom", fontsize=FONT_SIZE)
         for one in points[:LABELLED]

@@ -1,6 +1,4 @@
-"""What the functions of this folder return: an object that a notebook shows, and that prints as
-text.
-"""
+"""What functions of this folder return: an object that a notebook shows and that prints as text."""
 
 from __future__ import annotations
 

@@ -23,8 +23,7 @@ FORK = "fork"
 """The source of a checkpoint from which a run begins anew."""
 
 LONGEST_EFFECT, MOST_CHANGES = 60, 3
-"""Characters of what changed in all channels, and of a question; and how many channels are
-shown."""
+"""Characters of what changed in all channels, and of a question; how many channels are shown."""
 
 LONGEST_NODE = 24
 

@@ -90,9 +90,7 @@ class Embedder(ABC):
                 resume, answer = batches.throw, error
 
     def embed_query(self, text: str) -> Vectors:
-        """Embed a text that is searched for: float32 of shape (dims,). Errors as in
-        `embed_documents`.
-        """
+        """Embed a text to search for: float32 of shape (dims,). Errors as in `embed_documents`."""
         vector: Vectors = self._checked(self._query(text), 1)[0]
         return vector
 
@@ -135,9 +133,7 @@ class Embedder(ABC):
         return matrix
 
     def _one_each(self, answer: Iterable[Any], count: int) -> list[Vectors]:
-        """Read as many vectors as there were texts, and one more at most: an answer may have no
-        end.
-        """
+        """Read as many vectors as there are texts, one more at most: an answer may have no end."""
         try:
             with np.errstate(over="ignore"):  # beyond float32 is infinite, which `_checked` refuses
                 vectors = [_numbers(vector) for vector in islice(answer, count + 1)]

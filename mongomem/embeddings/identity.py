@@ -111,9 +111,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A thing by its name; `tells` says that it is one particular model, whatever it holds
-    besides.
-    """
+    """A thing by its name; `tells` says that it is one model, whatever it holds besides."""
 
     text: str
     tells: bool = False

@@ -100,9 +100,7 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _in_order(response: CreateEmbeddingResponse) -> list[Vectors]:
-    """Read vectors by their index; compatible servers that send none answer in the order of the
-    texts.
-    """
+    """Read vectors by index; compatible servers that send none keep the order of the texts."""
     rows = sorted(response.data, key=lambda row: getattr(row, "index", None) or 0)
     return [np.asarray(row.embedding, dtype=np.float32) for row in rows]
 

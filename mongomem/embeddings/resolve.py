@@ -66,8 +66,7 @@ def _embedder(embed: Any, dims: int | None, batch_size: BatchSize, said: str | N
     if isinstance(embed, type) or not callable(embed):
         raise ConfigurationError(
             'embed must be "openai:MODEL", "local", "PROVIDER:MODEL", an instance of LangChain\'s '
-            "Embeddings "
-            f"or a function from texts to vectors, not {shown(embed)}"
+            f"Embeddings or a function from texts to vectors, not {shown(embed)}"
         )
     return function_embedder(embed, dims, batch_size, said)
 

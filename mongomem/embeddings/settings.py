@@ -153,9 +153,7 @@ def url_address(text: str) -> str | None:
 
 
 def address_of_client(client: Any) -> str | None:
-    """Return the address that a client of the package ``openai``, or a part of one, was made
-    with.
-    """
+    """Return the address that a client of the package ``openai``, or part of one, was made with."""
     if type(client).__module__.partition(".")[0] != "openai":
         return None
     url = getattr(client, "base_url", None) or getattr(

@@ -40,8 +40,7 @@ class _OpenClient(Generic[T]):
 
 
 class ClientContext(Guarded, Generic[T]):
-    """Opens a client and builds a T on it when first entered; closes the client when the last has
-    left.
+    """Opens a client and builds a T on it when first entered; closes it when the last has left.
 
     Whoever enters meanwhile gets the same T. Whoever is first asks the servers whether they are
     there.
@@ -169,9 +168,7 @@ class ClientContext(Guarded, Generic[T]):
             return opened.client
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Refuse to be used in place of what it opens. Names with an underscore are probes, not
-        uses.
-        """
+        """Refuse use in place of what it opens. Names with an underscore are probes, not uses."""
         if name.startswith("_"):
             raise AttributeError(name)
         raise UsageError(

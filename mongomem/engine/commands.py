@@ -43,8 +43,7 @@ BAD_HINT = 2
 """Server error code BadValue: a hint names an index that does not exist (MongoDB 4.4 to 8.2)."""
 
 UNAUTHORIZED = frozenset({13, 8000})
-"""Server error codes: the user may not do that. Unauthorized (MongoDB 4.4 to 8.2), and Atlas's
-own."""
+"""Server error codes of a missing right: Unauthorized (MongoDB 4.4 to 8.2), and Atlas's own."""
 
 
 class Command(Generic[T]):
@@ -202,8 +201,7 @@ class BulkReply(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BulkWrite(DatabaseCommand[BulkReply]):
-    """Perform writes in one message per 48 MB, in their order; the first that fails ends an ordered
-    one.
+    """Perform writes in one message per 48 MB, in order; the first that fails ends an ordered one.
 
     Updates and replacements share one server command, deletions another, so an ordered list of one
     kind is one round trip and one wait for the journal.

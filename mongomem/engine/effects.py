@@ -81,9 +81,7 @@ class EmbedDocuments(Command[np.ndarray[Any, Any]]):
 
 @dataclass(frozen=True, slots=True)
 class EmbedQueries(Command[list[np.ndarray[Any, Any]]]):
-    """Embed texts that are searched for: float32 of shape (dims,) for each. Awaited, all at
-    once.
-    """
+    """Embed texts to search for: float32 of shape (dims,) for each. Awaited, all at once."""
 
     embedder: Embeds
     texts: Sequence[str]

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 _guarded: dict[int, tuple[weakref.ref[Guarded], Callable[[], Any]]] = {}
-"""Every object with a lock, and what makes the lock. By identity, because some of them have no
-hash."""
+"""Every object with a lock, and what makes the lock. By identity, because some have no hash."""
 
 
 class Guarded:

@@ -98,9 +98,7 @@ class ClientLoop:
         self._is_bound = False
 
     def meet(self) -> None:
-        """Take the loop that runs here, if one does, for the client's, unless that is known
-        better.
-        """
+        """Take the loop that runs here, if any, for the client's, unless that is known better."""
         running = running_loop()
         if running is not None and not self._is_bound:
             self._loop, self._thread = weakref.ref(running), threading.get_ident()

@@ -1,6 +1,4 @@
-"""The adapter that makes a mongomock database answer the commands. mongomock is never imported
-here.
-"""
+"""The adapter that makes a mongomock database answer commands. mongomock is never imported here."""
 
 from __future__ import annotations
 
@@ -90,9 +88,7 @@ class MongomockCollection:
         return [{**document, lookup["as"]: self._looked_up(document, lookup)} for document in found]
 
     def _looked_up(self, document: dict[str, Any], lookup: dict[str, Any]) -> list[dict[str, Any]]:
-        """Run a pipeline that begins with a match, in which a variable may be equated with a
-        field.
-        """
+        """Run a pipeline that begins with a match, where a variable may be equated with a field."""
         match, *rest = lookup["pipeline"]
         place = {field: value for field, value in match["$match"].items() if field != "$expr"}
         if equation := match["$match"].get("$expr"):

@@ -270,9 +270,7 @@ def begins_at_call(method: Method) -> Method:
 
 
 def _named(coroutine: Coroutine[Any, Any, T], plan: Any) -> Coroutine[Any, Any, T]:
-    """Give a coroutine the name of its plan, which Python's warning tells if it is never
-    awaited.
-    """
+    """Give a coroutine the name of its plan, which Python's warning tells if it is not awaited."""
     named: Any = coroutine
     named.__name__, named.__qualname__ = plan.__name__, plan.__qualname__
     return coroutine

@@ -49,8 +49,7 @@ async def bulk_upsert(collection: str, writes: Sequence[Write]) -> None:
 
 
 def is_duplicate_key_only(error: BulkWriteError) -> bool:
-    """Say whether a bulk write failed by nothing but upserts that met another document with their
-    `_id`.
+    """Say whether a bulk write failed only by upserts that met another document with their `_id`.
 
     Raises:
         ConfigurationError: A unique index that is not mongomem's refused a write. Repeating would

@@ -85,8 +85,7 @@ class Credentials:
 
 
 def read_credentials(data_dir: Path) -> Credentials:
-    """Read the key of a data directory. A key that is missing or damaged is made anew. Under its
-    lock.
+    """Read the key of a data directory. A missing or damaged key is made anew. Under its lock.
 
     Raises:
         UntrustedPathError: Somebody else can have written the key.

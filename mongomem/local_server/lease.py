@@ -67,9 +67,7 @@ class Lease:
             self.connection.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Give up the hold, and wait: not at all when other users stay, else until mongod has
-        ended.
-        """
+        """Give up the hold; where no other users stay, wait until mongod has ended."""
         self.leave()
         with self.connection, contextlib.suppress(OSError):
             self.connection.settimeout(STOP_GRACE + 5)
@@ -86,9 +84,7 @@ class Lease:
 
 
 def join(node: Path) -> Lease | None:
-    """Become a user of the mongod that runs in a node directory. None if none does, or it is
-    ending.
-    """
+    """Become a user of the mongod that runs in a node directory. None if none runs, or one ends."""
     state = read_state(node)
     if state is None or not is_supervised(node):
         return None

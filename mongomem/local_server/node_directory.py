@@ -1,5 +1,4 @@
-"""The data directory: who may start or run a mongod in it (the locks), and what runs there (the
-state).
+"""The data directory: who may start or run a mongod there (locks), and what runs there (state).
 
     data directory
     ├── start.lock            held by the process that starts or joins the server

@@ -46,9 +46,7 @@ def write_own(path: Path, content: bytes) -> None:
 if sys.platform == "win32":
 
     def trusted_directory(path: Path) -> Path:
-        """Make a directory, which Windows keeps in the profile of its user, and name it without
-        links.
-        """
+        """Make a directory, which Windows keeps in its user's profile; name it without links."""
         path.mkdir(parents=True, exist_ok=True)
         return path.resolve()
 
@@ -67,8 +65,7 @@ if sys.platform == "win32":
 else:
 
     def trusted_directory(path: Path) -> Path:
-        """Make a directory, and those on the way to it, where they are missing; name it without
-        links.
+        """Make a directory and those above it, where they are missing; name it without links.
 
         Raises:
             UntrustedPathError: It belongs to somebody else, or somebody else can write to it or

@@ -1,6 +1,4 @@
-"""Start, watch and stop mongod as a child of this process. Knows of ports and exit codes, not of
-users.
-"""
+"""Start, watch and stop mongod as a child process. Knows of ports and exit codes, not of users."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ _LISTENING = b"waiting for connections"  # in every log since MongoDB 2; capital
 
 
 class NotStartedError(Exception):
-    """mongod ended before it listened; ``code`` is its exit code, None if it was not ready in
-    time.
-    """
+    """mongod ended before it listened; ``code`` is its exit code, None if not ready in time."""
 
     def __init__(self, code: int | None) -> None:
         super().__init__(code)
@@ -94,9 +90,7 @@ def _spawn(command: Sequence[str], node: Path, port: int) -> subprocess.Popen[by
 
 
 def _tied_to_this_process() -> dict[str, Any]:
-    """Build the options of Popen that make mongod end with its supervisor, as far as the system
-    can.
-    """
+    """Build the options of Popen that make mongod end with its supervisor, where the system can."""
     if sys.platform == "win32":
         # A group of its own, to which CTRL_BREAK_EVENT can be sent.
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
@@ -113,8 +107,7 @@ def _tied_to_this_process() -> dict[str, Any]:
 
 
 def _await_listening(mongod: subprocess.Popen[bytes], log: Path, timeout: float) -> int | None:
-    """Wait until mongod accepts connections. 0 if so, else its exit code, or None if the time was
-    over.
+    """Wait until mongod accepts connections. 0 if so, else its exit code, None if time was over.
 
     Reads the log, since a connection to the port could be answered by another process that took it.
     """

@@ -102,9 +102,7 @@ def connect(port: int, timeout: float, login: Mapping[str, Any]) -> _Client:
 
 
 def _let_user_in(client: _Client, credentials: Credentials) -> None:
-    """Create our user where it is missing, and give it the password of the key where it has
-    another.
-    """
+    """Create our user where it is missing; give it the password of the key where it has another."""
     stored = client.admin["system.users"].find_one({"user": USER, "db": "admin"})
     if stored is None or not credentials.are_those_of(stored):
         client.admin.command(

@@ -231,9 +231,7 @@ class LocalServer(Guarded):
                 raise
 
     def stop(self) -> None:
-        """Let go of the server, and wait until it ended unless another process uses it. Data
-        stays.
-        """
+        """Let go of the server; wait until it ended unless another process uses it. Data stays."""
         with self._lock:
             leases, self._leases = self._leases, []
             if os.getpid() != self._owner:  # a forked child: the hold is its parent's
@@ -259,9 +257,7 @@ class LocalServer(Guarded):
         return directory
 
     def _hold_nodes(self, directory: Path, binary: Path, credentials: Credentials) -> None:
-        """Join every node or start it, and wait for the primary. Under the lock of the data
-        directory.
-        """
+        """Join or start each node; await the primary. Under the lock of the data directory."""
         self._directory, self._credentials = directory, credentials
         launched = False
         for index in range(self._members):

@@ -10,8 +10,7 @@ DEFAULT_PREFIX = "mongomem_"
 ``checkpoint_writes`` (langgraph-checkpoint-mongodb 0.5)."""
 
 LONGEST_PREFIX = 200
-"""In bytes. A collection's full name, the database's included, has 255 at most (MongoDB 4.4 to
-8.2)."""
+"""In bytes. A collection's name with that of its database has 255 at most (MongoDB 4.4 to 8.2)."""
 
 
 def checked_prefix(prefix: object) -> str:

@@ -70,9 +70,7 @@ class SetupState:
         return not _is_recent(self.index_missing_at, now)
 
     def note_missing_index(self, now: float) -> None:
-        """Note that an index does not exist. The next write creates it, unless the user does
-        that.
-        """
+        """Note that an index does not exist. The next write creates it, unless the user does."""
         self.index_missing_at = now
         self.set_up = False
 

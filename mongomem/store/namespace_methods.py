@@ -24,9 +24,7 @@ class NamespaceMethods(BaseStore):
         raise NotImplementedError
 
     def delete_namespace(self, prefix: tuple[str, ...]) -> int:
-        """Delete every item below a prefix of one label or more; return how many. Can be
-        repeated.
-        """
+        """Delete every item below a prefix of one label at least; return how many. Repeatable."""
         return self._runners.run(delete_namespace(self._context(), prefix))
 
     @begins_at_call

@@ -20,8 +20,7 @@ PIECE_BYTES = 1024
 """The average size of a piece."""
 
 LARGEST_VALUE = 2**30
-"""In bytes. A document that names a piece many times over may stand for more than there is
-memory."""
+"""In bytes. A document that names a piece many times may stand for more than there is memory."""
 
 
 def base64_of(data: bytes) -> str:

@@ -40,9 +40,7 @@ MOST_IDS = 10_000
 
 
 async def export_thread(context: Context, thread_id: str) -> dict[str, Any] | None:
-    """Return a thread as JSON; None where it is not there any more. Damaged checkpoints are left
-    out.
-    """
+    """Return a thread as JSON; None where there is none. Damaged checkpoints are left out."""
     return await retry_if_chunk_missing(partial(_exported, context, thread_id))
 
 

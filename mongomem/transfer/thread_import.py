@@ -233,9 +233,7 @@ async def import_thread(
 
 
 async def _date(context: Context, thread: GivenThread, before: Thread | None) -> None:
-    """Give a thread the times that it had, or those of the thread that was there, which span
-    more.
-    """
+    """Give a thread the times that it had, or those of one that was there where they span more."""
     created_at, updated_at = (
         thread.part.member(name).time() for name in ("created_at", "updated_at")
     )

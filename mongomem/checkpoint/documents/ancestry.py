@@ -86,9 +86,7 @@ class CheckpointNode:
 
 @dataclass(frozen=True, slots=True)
 class RemovalPlan:
-    """What goes from a thread, what is hidden, and which of the kept ones lose their parent to
-    it.
-    """
+    """What goes from a thread, what is hidden, and which kept ones lose their parent to it."""
 
     removed: list[CheckpointRef] = field(default_factory=list)
     hidden: list[CheckpointRef] = field(default_factory=list)
@@ -186,9 +184,7 @@ def _parents(nodes: Iterable[CheckpointNode]) -> dict[CheckpointRef, CheckpointR
 
 
 def _delta_channels(nodes: Iterable[CheckpointNode]) -> Mapping[str, frozenset[str]]:
-    """Return the channels that are rebuilt, by namespace: whatever any checkpoint there has
-    counted.
-    """
+    """Return the channels that are rebuilt, by namespace: what any checkpoint there has counted."""
     found: dict[str, frozenset[str]] = {}
     for node in nodes:
         found[node.ref.checkpoint_ns] = found.get(node.ref.checkpoint_ns, frozenset()) | node.delta

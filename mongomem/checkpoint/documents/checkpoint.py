@@ -296,9 +296,7 @@ def _flag(document: Document, field: str) -> bool:
 
 
 def _unreadable(where: Title, error: Exception) -> MongomemError:
-    """Return what to raise for a document that cannot be read: what to do about it, if that is
-    known.
-    """
+    """Return the error for a document that cannot be read; it says what to do, if that is known."""
     if isinstance(error, UnopenedError):
         return UnopenedError(f"{where}: {error}", error.obstacle)
     if isinstance(error, ConfigurationError):

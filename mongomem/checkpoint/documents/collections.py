@@ -1,5 +1,4 @@
-"""The documents of short-term memory: their identity, their fields, and the indexes that serve
-them.
+"""The documents of short-term memory: their identity, their fields, and indexes that serve them.
 
     {prefix}checkpoints
         type "thread"      one a thread: when it was last used, its metadata and members, its

@@ -119,9 +119,7 @@ def channel_name(value: object) -> str:
 
 
 def optional_identifier(name: str, value: object) -> str | None:
-    """Return `value` as the string that is stored; None and the empty string mean that it is not
-    given.
-    """
+    """Return `value` as the string that is stored; None and "" mean that it is not given."""
     text = None if value is None else identifier(name, value)
     return text or None
 

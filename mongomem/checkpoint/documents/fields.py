@@ -138,9 +138,7 @@ def read_time(fields: Mapping[str, Any], field: str) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Title:
-    """What messages call a document, by the fields that name it. It is written only where a message
-    is.
-    """
+    """What messages call a document, by the fields that name it. Written only with a message."""
 
     text: str
     document: Mapping[str, Any]

@@ -1,5 +1,4 @@
-"""Identity keys: the metadata keys that say whose a thread is, and what identifies somebody there.
-Pure.
+"""Identity keys: metadata keys that say whose a thread is, and what identifies somebody. Pure.
 
 The keys are those of ``metadata_indexes``, ``user_id`` unless told otherwise. What identifies
 somebody under one of them is one string everywhere: in the readable metadata, in filters, and in

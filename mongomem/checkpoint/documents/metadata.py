@@ -23,8 +23,7 @@ LARGEST_INTEGER = 2**63 - 1
 """The largest BSON integer."""
 
 CLEAR_WHEN_SEALED = frozenset({"source", "step", "run_id"})
-"""The metadata that stays readable beside an encrypting serializer, unless the user says
-otherwise."""
+"""Metadata that stays readable beside an encrypting serializer, unless the user says otherwise."""
 
 LOOKED_FOR = ("run_id", "source", "step")
 """The keys that have room in every readable copy."""

@@ -298,9 +298,7 @@ def decode_name_key(
 def _usable_name_key(
     serializer: ValueSerializer, document: Document, begins: bool, new_name_key: bytes
 ) -> bytes:
-    """Return the name key of a thread: its own, or a new one where nothing stands under that any
-    more.
-    """
+    """Return the name key of a thread: its own, or a new one where nothing stands under that."""
     thread_id, seals = document["thread_id"], serializer.seals
     match, name_key = decode_name_key(document, serializer, thread_id)
     if name_key is not None and seals:

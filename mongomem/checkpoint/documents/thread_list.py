@@ -235,8 +235,7 @@ def label_change(
 def checked_labels(
     metadata: object, keys: Collection[str], clear: Collection[str] | None
 ) -> tuple[dict[str, str], Document]:
-    """Return whom labels name by identity key, and the others: copies, each a value that stands
-    readable.
+    """Return whom labels name by identity key, and the others: copies, each of readable values.
 
     Raises:
         InvalidInputError: A key or a value is of a kind that metadata cannot show, or would not go

@@ -1,6 +1,4 @@
-"""The plan that copies a thread: what refers is read before what it refers to, and written after
-it.
-"""
+"""The plan that copies a thread: what refers is read before what it refers to, written after it."""
 
 from __future__ import annotations
 

@@ -265,9 +265,7 @@ async def _read_again(
     record: StoredCheckpoint,
     read: Callable[[Sequence[StoredCheckpoint]], Plan[list[T]]],
 ) -> list[T]:
-    """Read one checkpoint; one whose chunk is missing because it was removed meanwhile is
-    absent.
-    """
+    """Read one checkpoint; one whose chunk is gone because it was removed meanwhile is absent."""
     try:
         return await read([record])
     except MissingChunkError:

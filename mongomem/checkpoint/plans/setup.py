@@ -27,8 +27,7 @@ async def create_indexes(context: Context) -> None:
 
 
 MIGRATIONS: tuple[Migration[Context], ...] = ()
-"""What older data needs, by the schema version that it leads to. None yet: version 1 is the
-first."""
+"""What older data needs, by the schema version that it leads to. None yet: version 1 is first."""
 
 
 async def setup(context: Context) -> None:

@@ -71,9 +71,7 @@ def is_usable(context: Context, thread: ThreadState | None) -> bool:
 
 
 async def read_thread(context: Context, thread_id: str) -> ThreadState | None:
-    """Return the state of a thread: from the cache, or in one command; None where it is not
-    there.
-    """
+    """Return the state of a thread: from the cache, or in one command; None where there is none."""
     cached = context.caches.threads.get(thread_id)
     if is_usable(context, cached):
         return cached

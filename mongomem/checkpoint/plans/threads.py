@@ -55,8 +55,7 @@ async def list_threads(
     ended: bool = False,
     count_checkpoints: object = False,
 ) -> list[Thread]:
-    """Return threads, the one updated last first; `before` continues behind a thread or starts at a
-    time.
+    """Return threads, last updated first; `before` continues behind a thread or starts at a time.
 
     With `ended` also those that expired, or that a deletion took from the list and has not finished
     with.
@@ -155,8 +154,7 @@ BY_LIFE: Document = {
 
 
 async def update_thread(context: Context, thread_id: object, metadata: object) -> Thread:
-    """Merge labels into the metadata of a thread, in one atomic update; a value of None removes a
-    label.
+    """Merge labels into the metadata of a thread, in one atomic update; None removes a label.
 
     Only the labels change: no checkpoint is made, the thread keeps its place in the list, and its
     runs do not overwrite them. Under an identity key it is one more user whom the thread is of.

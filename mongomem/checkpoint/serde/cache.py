@@ -17,8 +17,7 @@ ENTRY_BYTES = 200
 
 
 class BoundedCache(Guarded, Generic[K, V]):
-    """A thread-safe mapping that forgets what was not used for long, so as to stay within
-    `capacity` bytes.
+    """A thread-safe mapping that forgets what was not used lately, to stay within `capacity` bytes.
 
     It has two halves. What is put, and what is found in the older half, goes into the younger one;
     when that is full it becomes the older, and the older is forgotten. So a hit in the younger one
@@ -60,9 +59,7 @@ class BoundedCache(Guarded, Generic[K, V]):
         return {key: found for key in keys if (found := self.get(key)) is not None}
 
     def put(self, key: K, value: V) -> None:
-        """Keep an entry, forgetting others where it must; one that has no room at all is not
-        kept.
-        """
+        """Keep an entry, forgetting others where it must; one that never has room is not kept."""
         with self._lock:
             self._keep(key, value)
 

@@ -140,9 +140,7 @@ def serialize_values(
     serializer: ValueSerializer,
     done: Container[str] = (),
 ) -> dict[str, Serialized]:
-    """Serialize the values that are not `done` and that the parent does not hold at the same
-    version.
-    """
+    """Serialize the values that are neither `done` nor held by the parent at the same version."""
     versions = checkpoint["channel_versions"]
     return {
         channel: serialized(serializer, "channel %s", channel, value)
@@ -152,8 +150,7 @@ def serialize_values(
 
 
 def serialized(serializer: ValueSerializer, what: str, name: str, value: Any) -> Serialized:
-    """Serialize a value. `what` has room for the name of it, which is written only where a message
-    is.
+    """Serialize a value. `what` has room for its name, which is written only where a message is.
 
     Raises:
         UnstorableValueError: The serializer cannot; says what it was to serialize.
@@ -248,9 +245,7 @@ def _cut_kept(kept: Mapping[str, StoredValue], key: bytes) -> dict[str, ChunkedV
 def _cut_without_tails(
     fresh: Mapping[str, Serialized], cuts: Mapping[str, ChunkedValue], key: bytes
 ) -> dict[str, ChunkedValue]:
-    """Cut the new values that are in chunks once more, so that none leaves a tail in the
-    document.
-    """
+    """Cut the new values that are in chunks again, so that none leaves a tail in the document."""
     return {
         channel: chunk_value(*fresh[channel], key, keep_tail=False)
         for channel in fresh

@@ -38,8 +38,7 @@ HASH_BYTES = 16
 HEAD_BYTES = 16
 
 SMALL, LARGE = 1024, 16 * 1024
-"""Average sizes of chunks of values. Measured on 400 turns of two 1 KB messages
-(docs/performance.md)."""
+"""Average sizes of chunks. Measured on 400 turns of two 1 KB messages (docs/performance.md)."""
 
 LONGEST_SMALL = 4 * SMALL
 """The longest chunk that a small cut makes."""

@@ -23,8 +23,7 @@ EMPTIABLE = frozenset({dict, list})
 """Containers of which fields of messages hold empty ones."""
 
 FLAT = frozenset({set, deque, bytearray})
-"""Containers of which a copy of their own is enough: what is in them has a hash, or seldom
-changes."""
+"""Containers of which a shallow copy is enough: what they hold has a hash, or seldom changes."""
 
 
 def own_copy(checkpoint: Checkpoint) -> Checkpoint:
@@ -58,8 +57,7 @@ def detached_values(checkpoint: Checkpoint, parent: ParentState) -> Checkpoint:
 
 
 def detached(value: Any) -> Any:
-    """Copy lists, dicts, tuples and LangChain's messages, in whatever depth; anything else is
-    shared.
+    """Copy lists, dicts, tuples and LangChain's messages, at any depth; anything else is shared.
 
     An object that is referred to from several places is copied once, as by `copy.deepcopy`: a value
     of few objects may refer to them endlessly often.

@@ -1,5 +1,4 @@
-"""The serializer of a saver that is not given one: LangGraph's, which deserializes data types only.
-Pure.
+"""The default serializer of a saver: LangGraph's, which deserializes data types only. Pure.
 
 A value of msgpack names a module and a name in it, which LangGraph imports and calls when it
 deserializes the value. Whoever can write to the database could so have any function called (the

@@ -22,8 +22,7 @@ SNAPSHOT_BYTES, CONTAINER_BYTES, LEAF_BYTES = 600, 120, 40
 3.11)."""
 
 EMPTIES: Mapping[type[Any], Any] = {dict: {}, list: []}
-"""One empty container of each type, which all snapshots share. Copies of snapshots have their
-own."""
+"""One empty container of each type, shared by all snapshots. Copies of snapshots have their own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -330,9 +330,7 @@ def _held(data: bytes, longest_packed: int) -> Document:
 
 
 def _unpack(packed: bytes) -> bytes:
-    """Unpack what is no longer than anything that is packed, whatever the bytes say of
-    themselves.
-    """
+    """Unpack what is no longer than all that is packed, whatever the bytes say of themselves."""
     unpacker = zlib.decompressobj(zdict=DICTIONARY)
     try:
         data = unpacker.decompress(packed, LONGEST_PACKED + 1)

@@ -73,9 +73,7 @@ subclass may answer otherwise."""
 
 
 def _buffer_size(value: Any) -> int:
-    """Return how many bytes a buffer has, such as bytes or an array of numpy; 0 for anything
-    else.
-    """
+    """Return how many bytes a buffer has, as bytes or an array of numpy; 0 for anything else."""
     try:
         return memoryview(value).nbytes
     except Exception:  # no buffer, one that cannot be shown as such, or one that fails

@@ -9,8 +9,7 @@ from mongomem.arguments import shown
 from mongomem.errors import InvalidInputError
 
 Version: TypeAlias = str | int | float
-"""LangGraph compares the versions of a thread with each other: all of one thread are of one
-kind."""
+"""LangGraph compares the versions of a thread with each other: all of a thread are of one kind."""
 
 
 def next_version(current: object, fraction: float) -> Version:

@@ -1,6 +1,4 @@
-"""Which paths have given a text so far. A path that never does embeds nothing, and is noticed
-here.
-"""
+"""Which paths have given a text so far. One that never does embeds nothing, and is noticed here."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ MOST_PATHS = 1_000
 
 @dataclass(slots=True)
 class Coverage:
-    """Counts the items without a text at a path, until an item has one. Shared by the callers of a
-    store.
+    """Counts the items without a text at a path, until one has it. Shared by callers of a store.
 
     Callers that count at the same time may lose one: then a path is noticed an item later.
     """

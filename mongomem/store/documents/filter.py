@@ -276,9 +276,7 @@ def _pairwise(test: Test, actual: Any, wanted: list[Any]) -> bool:
 
 
 def _ordered(compare: Test) -> Test:
-    """Make a range test: numbers with numbers, texts with texts, times with times, and nothing
-    else.
-    """
+    """Make a range test: numbers with numbers, texts with texts, times with times, nothing else."""
 
     def test(actual: Any, wanted: Any) -> bool:
         if _kind(actual) is None or _kind(actual) != _kind(wanted):

@@ -86,8 +86,7 @@ def _as_dict(value: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def decode_value(readable: Mapping[str, Any], exact: bytes | None) -> dict[str, Any]:
-    """Return the value that `encode_value` was given, or the readable copy if somebody has edited
-    it.
+    """Return the value that `encode_value` was given, or the readable copy if somebody edited it.
 
     Raises:
         CorruptDataError: It cannot be read.

@@ -43,9 +43,7 @@ async def batch(context: Context, ops: Iterable[Op]) -> list[Result]:
 
 
 async def put(context: Context, batches: Sequence[GroupedOps]) -> list[None]:
-    """Perform the writes of several batches as one. They were checked and encoded by their
-    callers.
-    """
+    """Perform the writes of several batches as one. Their callers checked and encoded them."""
     await _write(context, join_writes(batches))
     return [None] * len(batches)
 

@@ -133,9 +133,7 @@ class AtlasSource:
     async def _nearest(
         self, count: int, restrict_to: Collection[str] | None, *, exact: bool
     ) -> list[Document]:
-        """Ask Atlas for the ids and scores of the closest items, among ids that one command can
-        carry.
-        """
+        """Ask Atlas for ids and scores of the closest items, among ids that fit in a command."""
         context, fingerprint = self.scope.context, self.scope.indexing.fingerprint
         pipeline = nearest(
             index_name(context.items, fingerprint),

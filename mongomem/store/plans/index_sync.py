@@ -1,5 +1,4 @@
-"""Plans that load the codes of a namespace prefix into memory and keep them in sync with the
-server.
+"""Plans that load the codes of a namespace prefix into memory and sync them with the server.
 
 What was acknowledged before a search began is among its candidates, whoever wrote it. The steps of
 `synced_index`, and why in this order:
@@ -231,9 +230,7 @@ def _page_condition(scope: IndexScope, before: Page) -> Document:
 async def _upsert(
     scope: IndexScope, index: MemoryIndex | CachedIndex, changes: Sequence[Change]
 ) -> None:
-    """Apply changes to an index. Items whose codes are damaged have no vector and are logged
-    once.
-    """
+    """Apply changes to an index. Items with damaged codes have no vector and are logged once."""
     context = scope.context
     upsert = partial(index.upsert, changes, context.latest_timestamp())
     for item in await Compute(upsert, len(changes) * scope.indexing.dims):

@@ -186,8 +186,7 @@ async def newest_timestamp(context: Context, path: str) -> Timestamp | None:
 
 
 async def list_namespaces(context: Context, op: ListNamespacesOp, now: datetime) -> list[Namespace]:
-    """List namespaces in their order: matched, cut to `max_depth`, each once, then `offset` and
-    `limit`.
+    """List namespaces in order: matched, cut to `max_depth`, each once, then `offset` and `limit`.
 
     They are read from an index, and no item is. So a path that is no namespace's is left out, but
     a path that somebody has given to an item of another namespace is listed.

@@ -101,8 +101,7 @@ class Claim:
 
 
 async def reindex(context: Context, force: bool = False) -> int:
-    """Make the vectors of every item by the current configuration; return how many items were
-    changed.
+    """Make the vectors of every item by the current configuration; return how many were changed.
 
     The old configuration stays stored until the first items are embedded. From then on stores with
     the new configuration are accepted. Stores with another one are refused, those in use already
@@ -150,8 +149,7 @@ def _claim(configured: IndexSettings, stored: Document | None, force: bool) -> C
 
 
 async def _store_config(context: Context, claim: Claim) -> None:
-    """Store the configuration, unless another reindex has changed the settings since this one
-    began.
+    """Store the configuration, unless another reindex changed the settings since this one began.
 
     This is called after a page was read and before it is written. An item that another reindex has
     converted since is not as it was read, so it is not written. An item that is written before the
@@ -168,9 +166,7 @@ async def _store_config(context: Context, claim: Claim) -> None:
 
 
 def _config_update(claim: Claim) -> Update:
-    """Build the change of the settings. It matches nothing where they changed since they were
-    read.
-    """
+    """Build the change of the settings. It matches nothing where they changed since the read."""
     settings = claim.target.settings | ({FORCED: True} if claim.is_forced else {})
     if claim.before is None:
         return Update({"_id": CONFIGURATION}, {"$setOnInsert": settings}, upsert=True)

@@ -60,8 +60,7 @@ PAGE = 2_000
 """Candidates read at a time: 12 MB of vectors of 1,536 dimensions."""
 
 OVERSAMPLING = 4
-"""How many times more candidates are asked for where a filter may drop some, or dropped too
-many."""
+"""How many times more candidates are asked for where a filter may drop some or dropped too many."""
 
 
 @dataclass(frozen=True, slots=True)

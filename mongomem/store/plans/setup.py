@@ -23,8 +23,7 @@ CONFIGURATION = "index"
 """The `_id` of the index configuration in the settings of a store."""
 
 MIGRATIONS: tuple[Migration[Context], ...] = ()
-"""What older data needs, by the schema version that it leads to. None yet: version 1 is the
-first."""
+"""What older data needs, by the schema version that it leads to. None yet: version 1 is first."""
 
 POLLS = 120
 POLL_SECONDS = 5.0
@@ -109,9 +108,7 @@ async def _insert_config(context: Context, configured: IndexSettings) -> Documen
 
 
 async def _store_current_name(context: Context, stored: Document, indexing: IndexSettings) -> None:
-    """Store the current name of the model, unless the configuration was changed since it was
-    read.
-    """
+    """Store the current name of the model, unless the configuration changed since it was read."""
     unchanged = {
         "_id": CONFIGURATION,
         "fingerprint": stored["fingerprint"],
@@ -122,8 +119,7 @@ async def _store_current_name(context: Context, stored: Document, indexing: Inde
 
 
 def _accept_stored(context: Context, configured: IndexSettings, stored: Document) -> IndexSettings:
-    """Return the configuration by the names that the store has for it, and note that it was
-    compared.
+    """Return the configuration by the names that the store has for it, and note the comparison.
 
     Raises:
         IndexMismatchError: The stored configuration is another one.

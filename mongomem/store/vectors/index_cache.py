@@ -28,8 +28,7 @@ MAX_DEFERRED, MAX_DEFERRALS = 8, 5
 candidates costs less than another round trip (docs/decisions/deferred-changes.md)."""
 
 LOAD_SECONDS = 10.0
-"""How long a claim to load an index holds. Then any other search that needs the index loads it
-too."""
+"""How long a claim to load an index holds. Then any other search that needs it loads it too."""
 
 
 @dataclass(slots=True)

@@ -44,8 +44,7 @@ DEVIATIONS = 6.0
 """How many standard deviations of quantization error the error bound covers."""
 
 FLOAT_ERROR = 2 * float(np.finfo(np.float32).eps)
-"""How much a product in float32 may be off, for vectors of length one, for each root of a
-dimension."""
+"""How much a product in float32 may be off, for vectors of length one, per root of a dimension."""
 
 
 class Change(NamedTuple):

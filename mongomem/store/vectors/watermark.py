@@ -27,8 +27,7 @@ from bson.timestamp import Timestamp
 ALLOWED_LATENESS_SECONDS = 5
 
 LOWEST_TIMESTAMP = Timestamp(0, 1)
-"""Below every timestamp of a write. (0, 0) means "now" to mongomock, and to a server that inserts
-it."""
+"""Below every timestamp of a write. (0, 0) means "now" to mongomock, and to a server on insert."""
 
 MAX_DRIFT_SECONDS = 366 * 24 * 3600
 """How far a server's logical clock may be ahead of its time of day
@@ -41,9 +40,7 @@ HIGHEST_TIMESTAMP = Timestamp(MAX_SECOND, 0)
 
 
 def latest_timestamp(unix_time: float) -> Timestamp:
-    """Return the highest timestamp that a server may have given until a time, in seconds since
-    1970.
-    """
+    """Return the highest timestamp that a server may give until a time, in seconds since 1970."""
     return Timestamp(min(MAX_SECOND, int(unix_time) + MAX_DRIFT_SECONDS), 0)
 
 

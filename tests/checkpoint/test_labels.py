@@ -17,9 +17,9 @@ from langgraph.types import Command
 from pymongo import MongoClient
 
 from mongomem import ConfigurationError, InvalidInputError, MongoSaver, Thread, ThreadNotFoundError
+from mongomem.checkpoint.documents import thread_list
 from mongomem.checkpoint.documents.preview import LONGEST_PREVIEW, preview_of
 from mongomem.checkpoint.documents.thread_list import MOST_BYTES
-from mongomem.checkpoint.plans import threads as threads_plan
 from support.graphs import Steps, asking
 from support.savers import KINDS, Calls, saver_of
 
@@ -209,7 +209,7 @@ def test_two_who_label_at_once_lose_nothing(
     saver: MongoSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(saver, a=1)
-    merged, raced = threads_plan._merged_labels, []
+    merged, raced = thread_list._merged_labels, []
 
     def racing(held: Any, more: Any) -> Any:
         if len(raced) < 3:
@@ -217,7 +217,7 @@ def test_two_who_label_at_once_lose_nothing(
             saver.update_thread("t", {f"other {len(raced)}": True})
         return merged(held, more)
 
-    monkeypatch.setattr(threads_plan, "_merged_labels", racing)
+    monkeypatch.setattr(thread_list, "_merged_labels", racing)
     saver.update_thread("t", {"title": "x"})
     assert saver.list_threads()[0].metadata.keys() == {"title", "other 1", "other 2", "other 3"}
 

@@ -209,7 +209,6 @@ def test_no_interleaving_loses_a_change(
     plans = [
         Stepped(merge_item(store._context(), NS, KEY, patch), database_of(store))
         for patch in PATCHES
-        for patch in PATCHES
     ]
     there, written = None, {}
     for turn in [*order, *(one for _ in range(4 * WRITERS) for one in range(WRITERS))]:

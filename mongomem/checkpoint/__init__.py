@@ -19,5 +19,7 @@
 A new method: its two twins in ``saver`` or ``thread_methods`` (the async one under
 `begins_at_call`), its plan in the module of ``plans/`` that is nearest (rules in
 ``plans/__init__.py``), its scenario in ``tests/checkpoint/test_crashes.py``, its row in
-``tests/checkpoint/test_hostile_arguments.py``. Tests fail where one of these is missing.
+``tests/checkpoint/test_hostile_arguments.py``, and for ``thread_methods`` its names in
+``docs/reference/saver.rst``. Tests fail where one of these is missing. A method without commands or
+without a twin is named in `WITHOUT_COMMANDS` and `WITHOUT_TWIN` of the tests.
 """

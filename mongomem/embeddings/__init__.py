@@ -15,8 +15,9 @@
 
 A new embedder: a frozen dataclass in a module of its own that derives from `embedder.NamedEmbedder`
 and embeds in ``_documents`` (and, only where it can do better than a worker thread, in
-``_adocuments``, ``_query``, ``_aquery``); a factory that gives it its `identity.Identity`; a row in
-`resolve._embedder_of_name`, in the error texts there, and in the table above. Batches and checks of
+``_adocuments``, ``_query``, ``_aquery``); a factory that gives it its `identity.Identity`; a branch
+in `resolve._embedder_of_name`, its name in the error texts there, and a row in the table above and
+in ``docs/reference/embedders.rst``. Batches and checks of
 vectors come with the base class. `wordllama` is the shortest one to copy.
 
 Every embedder serves sync and async callers, from any thread and any number of event loops. Which

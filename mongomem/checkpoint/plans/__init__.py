@@ -21,8 +21,8 @@ Rules that every plan keeps:
 - `epoch` is the life of a thread. Deleting the thread begins another; documents of an ended one are
   not shown.
 - `generation` changes whenever something is removed from a thread. A put that relies on chunks of
-  its parent updates the thread under the generation it knows; under another one nothing is written,
-  and the put begins anew.
+  its parent updates the thread under the generation it knows; under another one nothing behind the
+  chunks is written, and the put begins anew.
 - A thread with a TTL is touched as a whole, at most once in a tenth of the TTL, before anything new
   is written.
 - Attempts are bounded, with a growing pause; the last one ends in `ContentionError`.

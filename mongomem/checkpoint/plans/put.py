@@ -6,9 +6,10 @@ them.
 
 A put refers to chunks that its parent document reaches without writing them again. It may do so
 only while the parent is there, and the thread document answers for that: its `generation` changes
-whenever anything of the thread is removed, and the command begins by updating the thread under the
-generation that the put relies on. Where it is another, the upsert meets the thread's `_id`, the
-server refuses it, nothing behind it is written, and the put begins anew with what is there now.
+whenever anything of the thread is removed, and behind the chunks the command updates the thread
+under the generation that the put relies on. Where it is another, the upsert meets the thread's
+`_id`, the server refuses it, nothing behind it is written, and the put begins anew with what is
+there now.
 """
 
 from __future__ import annotations
@@ -126,8 +127,8 @@ async def put(
     One round trip where the caches know thread and parent, two where they do not, and one more for
     each level of hashes above the first that the parent has. Values are serialized before the first
     of them, or copied where that takes long: what is stored is what was passed, whatever the caller
-    does to it afterwards. If the parent turns out to be gone, the channels that it
-    would have supplied are serialized then.
+    does to it afterwards. If the parent turns out to be gone, the channels that it would have
+    supplied are serialized then.
 
     The caches are trusted without a read, because the thread document answers for them: its
     generation is a condition of the command that writes. Reading thread and parent first would cost

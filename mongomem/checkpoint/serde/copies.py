@@ -132,9 +132,10 @@ def _copy_message(message: Any, depth_left: int, copied: Copied) -> Any:
     # What `_copy_values` does, without a call for each message of a long list.
     for name, one in fields.items():
         kind = type(one)
-        if kind not in LEAVES:
-            is_empty = kind in EMPTIABLE and not one
-            fields[name] = kind() if is_empty else _copy(one, depth_left, copied)
+        if kind in EMPTIABLE and not one:
+            fields[name] = kind()
+        elif kind not in LEAVES:
+            fields[name] = _copy(one, depth_left, copied)
     set_slot(made, "__dict__", fields)
     set_slot(made, "__pydantic_fields_set__", message.__pydantic_fields_set__)
     set_slot(made, "__pydantic_extra__", extra)

@@ -10,7 +10,7 @@ field is None. Beyond it: a boolean is no number, values that have no order neve
 instead of raising, and a key with dots that a value does not hold as it is leads into its objects.
 
 A new operator: what it takes in `_OPERANDS`, what it means in `_TESTS`; where the server can narrow
-by it, `filter_query._condition` (an operator that is not there narrows nothing, which is safe); the
+by it, `filter_query._narrows` (an operator that is not there narrows nothing, which is safe); the
 docstring of ``MongoStore.search``; and `tests/support/filters.py`, so that the property tests use
 it.
 """

@@ -126,9 +126,10 @@ def _copy_message(message: Any, depth_left: int, copied: Copied) -> Any:
         return done[1]
     made = object.__new__(type(message))
     copied[id(message)] = message, made
-    fields, extra = message.__dict__.copy(), message.__pydantic_extra__
+    fields = {**message.__dict__}
+    extra = message.__pydantic_extra__
     if extra is not None:
-        extra = _copy_values(extra.copy(), depth_left, copied) if extra else {}
+        extra = _copy_values({**extra}, depth_left, copied) if extra else {}
     # What `_copy_values` does, without a call for each message of a long list.
     for name, one in fields.items():
         kind = type(one)

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mongomem.arguments import shown
 from mongomem.display.descriptions import described
 from mongomem.display.labels import Box, Place, places
 from mongomem.display.markup import one_line
-from mongomem.errors import ConfigurationError
+from mongomem.errors import ConfigurationError, InvalidInputError
 from mongomem.store.plans.get_vectors import ItemVectors
 from mongomem.store.store import MongoStore
 from mongomem.store.vectors.quantization import Vector, normalized
@@ -89,10 +90,11 @@ def memory_map(
         limit: How many items at most: those updated last.
 
     Raises:
+        InvalidInputError: `store` is no MongoStore, or an argument is of the wrong kind.
         ConfigurationError: matplotlib is not installed (extra ``notebooks``), or the store has no
             index configuration.
     """
-    _check_matplotlib()
+    _check(store)
     return _drawn(store.get_vectors(namespace_prefix, limit=limit), color_by)
 
 
@@ -104,11 +106,14 @@ async def amemory_map(
     limit: int = 300,
 ) -> MemoryMap:
     """Do what `memory_map` does."""
-    _check_matplotlib()
+    _check(store)
     return _drawn(await store.aget_vectors(namespace_prefix, limit=limit), color_by)
 
 
-def _check_matplotlib() -> None:
+def _check(store: object) -> None:
+    """See that there is something to draw from, and with."""
+    if not callable(getattr(store, "get_vectors", None)):
+        raise InvalidInputError(f"a memory map is drawn from a MongoStore, not from {shown(store)}")
     if find_spec("matplotlib") is None:
         raise ConfigurationError(
             "a memory map is drawn by matplotlib, which is not installed: pip install matplotlib"

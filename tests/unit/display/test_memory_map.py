@@ -12,7 +12,7 @@ from langgraph.store.base import Item
 
 from mongomem import ItemVectors, display
 from mongomem.display.memory_maps import LABELLED, principal_components
-from mongomem.errors import ConfigurationError
+from mongomem.errors import ConfigurationError, InvalidInputError
 
 WHEN = datetime(2030, 1, 1, tzinfo=timezone.utc)
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -122,3 +122,11 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.Mo
     with pytest.raises(ConfigurationError, match="pip install matplotlib"):
         mapped()
     assert importlib.util.find_spec("matplotlib") is not None
+
+
+@pytest.mark.parametrize("store", [None, "memories", object()])
+async def test_what_is_no_store_is_named(store: Any) -> None:
+    with pytest.raises(InvalidInputError, match="drawn from a MongoStore"):
+        display.memory_map(store, ("ada",))
+    with pytest.raises(InvalidInputError, match="drawn from a MongoStore"):
+        await display.amemory_map(store, ("ada",))

@@ -89,8 +89,8 @@ async def test_the_database_is_the_one_given_or_that_of_the_uri(
 ) -> None:
     options = {} if given is None else {"db_name": given}
     one = await enter(opened.from_conn_string(with_database(mongo_uri, named), **options), kind)
-    drivers = one._runners
-    database = drivers.run.database if kind == "sync" else drivers.arun.database
+    runners = one._runners
+    database = runners.run.database if kind == "sync" else runners.arun.database
     assert database.name == used
 
 

@@ -272,10 +272,10 @@ def test_a_setup_that_has_nothing_to_do_only_reads(
             one: Any = made(
                 mongo_client, database_name, **({"ttl": 60} if made is MongoSaver else {})
             )
-            driver = RecordingRunner(one._runners.run.database)
-            one._runners = type(one._runners)(driver, one._runners.arun)
+            runner = RecordingRunner(one._runners.run.database)
+            one._runners = type(one._runners)(runner, one._runners.arun)
             one.setup()
-            kinds = {type(command) for command in driver.commands}
+            kinds = {type(command) for command in runner.commands}
             assert (CreateIndexes in kinds) is (number == 0)
             assert number == 0 or kinds <= {ListIndexes, Find}
 

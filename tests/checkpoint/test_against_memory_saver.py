@@ -1,4 +1,4 @@
-"""MongoSaver against InMemorySaver, step by random step, over every driver.
+"""MongoSaver against InMemorySaver, step by random step, over every runner.
 
 Where the oracle differs from the documented contract, the generator stays off: a filter on None
 (the oracle matches a missing key, PostgresSaver does not) and on nested values (the oracle compares

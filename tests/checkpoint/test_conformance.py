@@ -1,4 +1,4 @@
-"""LangGraph's own conformance suite, over every driver."""
+"""LangGraph's own conformance suite, over every runner."""
 
 from __future__ import annotations
 

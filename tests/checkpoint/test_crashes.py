@@ -72,15 +72,15 @@ class World:
         self.before = self.tuples(self.thread)
         self.next = checkpoint_of(saver, LONG)
 
-    def saver(self, driver: Any = None) -> MongoSaver:
+    def saver(self, runner: Any = None) -> MongoSaver:
         saver = MongoSaver(self.client, self.database_name, grace=timedelta(0), cache_bytes=10**6)
-        if driver is not None:
-            saver._runners = Runners(driver, saver._runners.arun)
+        if runner is not None:
+            saver._runners = Runners(runner, saver._runners.arun)
         return saver
 
     def failing(self, at: int, performed: bool | int) -> tuple[MongoSaver, FailingRunner]:
-        driver = FailingRunner(self.saver()._runners.run.database, at, performed)  # type: ignore[attr-defined]
-        return self.saver(driver), driver
+        runner = FailingRunner(self.saver()._runners.run.database, at, performed)  # type: ignore[attr-defined]
+        return self.saver(runner), runner
 
     def tuples(self, thread_id: str) -> list[CheckpointTuple]:
         return list(self.saver().list(config_of(thread_id)))
@@ -247,7 +247,7 @@ def test_a_failure_at_any_command_harms_nothing(
     for performed in PERFORMED:
         for at in range(MOST_COMMANDS):
             world = World(mongo_client, database_name)
-            saver, driver = world.failing(at, performed)
+            saver, runner = world.failing(at, performed)
             try:
                 scenario.call(world, saver)
             except AutoReconnect:
@@ -258,7 +258,7 @@ def test_a_failure_at_any_command_harms_nothing(
             scenario.finally_(world)
             mongo_client[database_name]["mongomem_checkpoints"].delete_many({})
             mongo_client[database_name]["mongomem_checkpoint_writes"].delete_many({})
-            if driver.count <= at:
+            if runner.count <= at:
                 break
         else:
             pytest.fail(f"{name} takes more than {MOST_COMMANDS} commands")
@@ -272,8 +272,8 @@ def test_a_warm_put_that_loses_its_reply_can_be_repeated(
     saver = world.saver()
     saver.get_tuple(parent_of(world))
     saver.put(parent_of(world), checkpoint_of(saver, LONG[:35]), METADATA, {})
-    driver = FailingRunner(saver._runners.run.database, 0, performed=True)  # type: ignore[attr-defined]
-    saver._runners = Runners(driver, saver._runners.arun)
+    runner = FailingRunner(saver._runners.run.database, 0, performed=True)  # type: ignore[attr-defined]
+    saver._runners = Runners(runner, saver._runners.arun)
     latest = world.tuples(world.thread)[0]
     following = checkpoint_of(saver, LONG)
     with pytest.raises(AutoReconnect):

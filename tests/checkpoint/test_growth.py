@@ -164,8 +164,8 @@ def test_a_pause_within_a_subgraph_above_16_mb_is_not_lost(
     assert result["answer"] == "yes, True"
 
 
-def with_driver(saver: MongoSaver, driver: Callable[[Any], Any]) -> MongoSaver:
-    saver._runners = Runners(driver, saver._runners.arun)
+def with_runner(saver: MongoSaver, runner: Callable[[Any], Any]) -> MongoSaver:
+    saver._runners = Runners(runner, saver._runners.arun)
     return saver
 
 
@@ -179,7 +179,7 @@ def test_after_a_put_that_failed_anywhere_the_previous_checkpoint_loads_and_the_
         steps = Steps(Calls(saver, "blocking"), f"{at} {performed}")
         before = await steps.put(large=text(20_000), small=1)
         values = steps.values
-        steps.calls = Calls(with_driver(saver, FailingRunner(database, at, performed)), "blocking")
+        steps.calls = Calls(with_runner(saver, FailingRunner(database, at, performed)), "blocking")
         failed = False
         try:
             await steps.put(large=text(20_000), small=2)

@@ -64,13 +64,13 @@ class World:
         self.client, self.name = client, name
         self.now = datetime.now(timezone.utc).replace(microsecond=0)
 
-    def saver(self, driver: Any = None, **options: Any) -> MongoSaver:
+    def saver(self, runner: Any = None, **options: Any) -> MongoSaver:
         saver = MongoSaver(
             self.client, self.name, clock=lambda: self.now, grace=GRACE, auto_setup=False, **options
         )
         saver._caches.is_ours, saver._caches.tombstones_looked_for_at = True, self.now
-        if driver is not None:
-            saver._runners = Runners(driver, saver._runners.arun)
+        if runner is not None:
+            saver._runners = Runners(runner, saver._runners.arun)
         return saver
 
     def memory(self, **options: Any) -> MongoMemory:
@@ -318,13 +318,13 @@ def test_a_dry_run_cleans_nothing(world: World, name: str) -> None:
 
 def test_a_put_looks_once_a_grace_and_with_one_command(world: World) -> None:
     saver = world.saver()
-    driver = RecordingRunner(world.database)
-    saver._runners = Runners(driver, saver._runners.arun)
+    runner = RecordingRunner(world.database)
+    saver._runners = Runners(runner, saver._runners.arun)
     at, counts = config(), []
     for number in range(8):
-        driver.commands.clear()
+        runner.commands.clear()
         at = saver.put(at, checkpoint({"count": number}, str(number)), METADATA, {})
-        counts.append(sum(isinstance(one, DatabaseCommand) for one in driver.commands))
+        counts.append(sum(isinstance(one, DatabaseCommand) for one in runner.commands))
         world.now += GRACE / 2
     assert counts[1:] == [1, 2, 1, 2, 1, 2, 1]
 

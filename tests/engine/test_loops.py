@@ -51,7 +51,7 @@ async def memory(client: AsyncMongoClient, database_name: str) -> MongoMemory:
 
 
 @pytest.fixture
-async def drivers(client: AsyncMongoClient) -> Runners:
+async def runners(client: AsyncMongoClient) -> Runners:
     return runners_for(client, "d", Concerns())
 
 
@@ -275,7 +275,7 @@ async def test_two_clients_of_two_loops_do_not_meet(mongo_uri: str, database_nam
             await run(there.close())
 
 
-async def test_context_and_errors_of_a_plan_are_those_of_the_caller(drivers: Runners) -> None:
+async def test_context_and_errors_of_a_plan_are_those_of_the_caller(runners: Runners) -> None:
     variable = contextvars.ContextVar("variable", default="default")
 
     async def plan() -> str:
@@ -289,10 +289,10 @@ async def test_context_and_errors_of_a_plan_are_those_of_the_caller(drivers: Run
     def call() -> str:
         variable.set("of the caller")
         with pytest.raises(TimeoutError, match="of the plan"):
-            drivers.run(slow())
+            runners.run(slow())
         with pytest.raises(LookupError, match="at once"):
-            drivers.run(raising())
-        return drivers.run(plan())
+            runners.run(raising())
+        return runners.run(plan())
 
     async def raising() -> None:
         raise LookupError("at once")
@@ -300,7 +300,7 @@ async def test_context_and_errors_of_a_plan_are_those_of_the_caller(drivers: Run
     assert await asyncio.to_thread(call) == "of the caller"
 
 
-async def test_what_a_plan_computes_first_is_computed_by_the_caller(drivers: Runners) -> None:
+async def test_what_a_plan_computes_first_is_computed_by_the_caller(runners: Runners) -> None:
     async def plan() -> list[str]:
         def here() -> str:
             return threading.current_thread().name
@@ -310,7 +310,7 @@ async def test_what_a_plan_computes_first_is_computed_by_the_caller(drivers: Run
         return [*first, await Compute(here, 1)]
 
     with ThreadPoolExecutor(1, thread_name_prefix="caller") as pool:
-        names = await asyncio.get_running_loop().run_in_executor(pool, lambda: drivers.run(plan()))
+        names = await asyncio.get_running_loop().run_in_executor(pool, lambda: runners.run(plan()))
     assert names == ["caller_0", "caller_0", threading.current_thread().name]
 
 
@@ -524,12 +524,12 @@ def failures() -> Iterator[list[BaseException]]:
     assert found == [] or all(isinstance(one, UsageError) for one in found)
 
 
-def waiting(drivers: Runners, plan: Plan[Any], failures: list[BaseException]) -> threading.Thread:
+def waiting(runners: Runners, plan: Plan[Any], failures: list[BaseException]) -> threading.Thread:
     """Start a thread that waits for a plan, and keeps what it meets."""
 
     def wait() -> None:
         try:
-            drivers.run(plan)
+            runners.run(plan)
         except BaseException as error:
             failures.append(error)
 
@@ -561,8 +561,8 @@ def test_a_loop_that_stops_meanwhile_is_named(
     told, loop = Told(), asyncio.new_event_loop()
 
     async def main() -> threading.Thread:
-        drivers = runners_for(AsyncMongoClient(mongo_uri), "d", Concerns())
-        thread = waiting(drivers, told.plan(), failures)
+        runners = runners_for(AsyncMongoClient(mongo_uri), "d", Concerns())
+        thread = waiting(runners, told.plan(), failures)
         await asyncio.to_thread(told.has_begun.wait, HANG_SECONDS)
         return thread
 
@@ -577,10 +577,10 @@ def test_a_loop_that_stops_meanwhile_is_named(
 
 @pytest.mark.parametrize("begins", [False, True])
 async def test_a_loop_that_waits_for_its_own_thread_is_no_deadlock(
-    drivers: Runners, failures: list[BaseException], impatient: None, begins: bool
+    runners: Runners, failures: list[BaseException], impatient: None, begins: bool
 ) -> None:
     told = Told(1.0)
-    thread = waiting(drivers, told.plan(), failures)
+    thread = waiting(runners, told.plan(), failures)
     if begins:
         await asyncio.to_thread(told.has_begun.wait, HANG_SECONDS)
     thread.join(HANG_SECONDS)  # which blocks the loop
@@ -595,9 +595,9 @@ async def test_a_loop_that_waits_for_its_own_thread_is_no_deadlock(
 
 
 async def test_a_slow_plan_on_a_loop_that_turns_is_waited_for(
-    drivers: Runners, impatient: None
+    runners: Runners, impatient: None
 ) -> None:
-    assert await asyncio.to_thread(drivers.run, Told(1.0).plan()) == "done"
+    assert await asyncio.to_thread(runners.run, Told(1.0).plan()) == "done"
 
 
 async def test_two_loops_that_wait_for_each_other_are_no_deadlock(
@@ -611,10 +611,10 @@ async def test_two_loops_that_wait_for_each_other_are_no_deadlock(
             async def there() -> Runners:
                 return runners_for(AsyncMongoClient(mongo_uri), "d", Concerns())
 
-            async def wait(drivers: Runners) -> str:
+            async def wait(runners: Runners) -> str:
                 both.wait(HANG_SECONDS)
                 try:
-                    return drivers.run(Told(0.01).plan())
+                    return runners.run(Told(0.01).plan())
                 except UsageError as error:
                     return str(error)
 
@@ -634,14 +634,14 @@ async def test_what_never_ran_is_closed_and_nobody_warns(
     gc.collect()
 
 
-async def test_cancelling_who_waits_for_the_thread_harms_nothing(drivers: Runners) -> None:
+async def test_cancelling_who_waits_for_the_thread_harms_nothing(runners: Runners) -> None:
     told = Told(0.2)
-    task = asyncio.ensure_future(asyncio.to_thread(drivers.run, told.plan()))
+    task = asyncio.ensure_future(asyncio.to_thread(runners.run, told.plan()))
     await asyncio.to_thread(told.has_begun.wait, HANG_SECONDS)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await drivers.arun(Told(0.01).plan()) == "done"
+    assert await runners.arun(Told(0.01).plan()) == "done"
 
 
 CTRL_C = """
@@ -682,9 +682,9 @@ WAITING_IN_MAIN = (
 loop = asyncio.new_event_loop()
 thread = threading.Thread(target=loop.run_forever)
 thread.start()
-drivers = asyncio.run_coroutine_threadsafe(make(), loop).result()
+runners = asyncio.run_coroutine_threadsafe(make(), loop).result()
 try:
-    drivers.run(plan())
+    runners.run(plan())
 except KeyboardInterrupt:
     say("interrupted")
 asyncio.run_coroutine_threadsafe(asyncio.sleep(0.1), loop).result()
@@ -697,9 +697,9 @@ loop.close()
 LOOP_IN_MAIN = (
     CTRL_C
     + """
-def work(drivers):
+def work(runners):
     try:
-        drivers.run(plan())
+        runners.run(plan())
     except Exception as error:
         say(type(error).__name__)
 

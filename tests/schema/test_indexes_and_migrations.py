@@ -41,14 +41,14 @@ def test_migrations_run_once_in_order_and_are_recorded(
 ) -> None:
     database = mongo_client[database_name]
     database["data"].insert_one({"old": 7})
-    driver = RecordingRunner(database)
-    driver(migrate("settings", MIGRATIONS, "data"))
+    runner = RecordingRunner(database)
+    runner(migrate("settings", MIGRATIONS, "data"))
     document = database["data"].find_one({}, {"_id": 0})
     assert document == {"old": 7, "second": 7, "third": 7}
     assert database["settings"].find_one({"_id": "schema"}) == {"_id": "schema", "version": 3}
-    driver.commands.clear()
-    driver(migrate("settings", MIGRATIONS, "data"))
-    assert len(driver.commands) == 1
+    runner.commands.clear()
+    runner(migrate("settings", MIGRATIONS, "data"))
+    assert len(runner.commands) == 1
 
 
 @pytest.mark.parametrize("auto_setup", [False, True])

@@ -1,4 +1,4 @@
-"""MongoStore against InMemoryStore, step by random step, over every driver.
+"""MongoStore against InMemoryStore, step by random step, over every runner.
 
 Where the oracle is wrong the documented contract counts, and the comparison allows for it:
 

@@ -1,4 +1,4 @@
-"""The contract of BaseStore without search by meaning, over every driver."""
+"""The contract of BaseStore without search by meaning, over every runner."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ class World:
         after: str | None = None
         for _ in range(100):
             plan = items_after(store.target._context(), namespace, after, 2)
-            drivers = store.target._runners
-            page = await drivers.arun(plan) if store.is_async else drivers.run(plan)
+            runners = store.target._runners
+            page = await runners.arun(plan) if store.is_async else runners.run(plan)
             if not page:
                 return found
             found += [placed.item for placed in page if placed.item is not None]

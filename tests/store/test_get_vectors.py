@@ -1,4 +1,4 @@
-"""Items with their stored vectors, over every driver: which, in which order, and what is left
+"""Items with their stored vectors, over every runner: which, in which order, and what is left
 out.
 """
 

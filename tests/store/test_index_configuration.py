@@ -352,9 +352,9 @@ def test_large_items_are_not_read_to_compare() -> None:
     client = mongomock.MongoClient()
     MongoStore(client, "db", index=index()).batch(puts(40))
     store = MongoStore(client, "db", index=index())
-    driver = RecordingRunner(MongomockDatabase(client["db"]))
-    driver(check_model(store._context(), store._context().indexing))
-    finds = [command for command in driver.commands if isinstance(command, Find)]
+    runner = RecordingRunner(MongomockDatabase(client["db"]))
+    runner(check_model(store._context(), store._context().indexing))
+    finds = [command for command in runner.commands if isinstance(command, Find)]
     assert "value" not in finds[0].projection
     assert len(finds[1].filter["_id"]["$in"]) <= 3
 
@@ -391,13 +391,13 @@ def test_a_forced_reindex_that_breaks_off_anywhere_goes_on(
         database = MongomockDatabase(client["db"])
         MongoStore(client, "db", index=index(Counted())).batch(puts(10))
         SHIFT[0] = 5
-        driver = FailingRunner(database, at, performed)
+        runner = FailingRunner(database, at, performed)
         with suppress(AutoReconnect):
-            driver(reindex(MongoStore(client, "db", index=index(Counted()))._context(), force=True))
+            runner(reindex(MongoStore(client, "db", index=index(Counted()))._context(), force=True))
         claimed = settings_in(client["db"]).get("forced", False)
         done = sum(item.get("generation", 0) for item in client["db"][ITEMS].find())
-        assert claimed or not done or driver.count <= at + 1
-        if driver.count <= at:
+        assert claimed or not done or runner.count <= at + 1
+        if runner.count <= at:
             assert at > 15
             assert vectors_in(client["db"]) == made_now(vectors_in(client["db"]))
             return
@@ -540,9 +540,9 @@ def test_a_reindex_that_breaks_off_anywhere_leaves_one_configuration_in_use(perf
         old = MongoStore(client, "db", index=words(DIMS, fields=["text"]))
         old.batch(puts(10))
         new = MongoStore(client, "db", index=index(Counted(), model="new"))
-        driver = FailingRunner(MongomockDatabase(client["db"]), at, performed)
+        runner = FailingRunner(MongomockDatabase(client["db"]), at, performed)
         with suppress(AutoReconnect):
-            driver(reindex(new._context()))
+            runner(reindex(new._context()))
         is_new = settings_in(client["db"])["model"] == "new"
         done = sum(
             item["index"] == new._context().configured.fingerprint
@@ -556,7 +556,7 @@ def test_a_reindex_that_breaks_off_anywhere_leaves_one_configuration_in_use(perf
             scores = [item.score for item in new.search(NS, query="word1", limit=20)]
             assert (len(scores), sum(score is not None for score in scores)) == (10, done)
         assert MongoStore(client, "db", index=index(Counted(), model="new")).reindex() == 10 - done
-        if driver.count <= at:
+        if runner.count <= at:
             break
     assert {(False, 0), (True, 0), (True, 4), (True, 8), (True, 10)} <= outcomes
 

@@ -225,7 +225,7 @@ def limited(client: MongoClient, database_name: str) -> Any:
     role's rules.
 
     The test server runs without access control, so the refusal is the server's own error, raised by
-    a listener-free stand-in of the driver."""
+    a listener-free stand-in of the runner."""
     return lambda refused: Refusing(client[database_name], refused)
 
 
@@ -370,16 +370,16 @@ def test_a_batch_that_fails_anywhere_leaves_whole_items_and_can_be_repeated(
         store.batch([PutOp(NS, key, value, ttl=5) for key, value in OLD.items()])
         state = store._context().setup_state
         state.set_up, state.config_checked_at = False, None
-        driver = FailingRunner(client[database_name], at=at, performed=performed)
+        runner = FailingRunner(client[database_name], at=at, performed=performed)
         with suppress(AutoReconnect):
-            driver(scenario(store))
+            runner(scenario(store))
         for item in MongoStore(client, database_name).search(NS, refresh_ttl=False):
             assert item.value in (OLD.get(item.key), NEW.get(item.key))
         for item in store.search(NS, query="fish", limit=9):
             assert item.score is not None
         RecordingRunner(client[database_name])(scenario(store))
         assert {item.key: item.value for item in store.search(NS)} == NEW
-        if driver.count <= at:
+        if runner.count <= at:
             assert at > 8
             return
     pytest.fail("the plan never ended")

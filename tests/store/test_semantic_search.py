@@ -1,4 +1,4 @@
-"""Search by meaning, over every driver: what is found, in which order, and what is embedded for
+"""Search by meaning, over every runner: what is found, in which order, and what is embedded for
 it.
 """
 

@@ -339,7 +339,7 @@ async def test_plain_content_in_an_encrypted_thread_is_refused(world: World, pla
 
 @encrypted
 @pytest.mark.parametrize("kind", ["blocking", "mongomock"])
-async def test_sealed_content_is_refused_in_a_field_of_version_1(world: World) -> None:
+async def test_sealed_content_is_refused_in_a_field_of_the_first_format(world: World) -> None:
     """Whoever moves it there shall not have it read without its place: the mark in front of it
     shows.
     """
@@ -348,22 +348,22 @@ async def test_sealed_content_is_refused_in_a_field_of_version_1(world: World) -
     world.save(
         {**{f: v for f, v in write.items() if f != "sealed"}, "data": write["sealed"]}, WRITES
     )
-    await world.refused("version 1")
+    await world.refused("the first format")
     world.save(write, WRITES)
     record = world.checkpoint()
     content = {"data": record["content"]["sealed"], "cipher": record["content"]["cipher"]}
     world.save(record | {"content": content})
-    await world.refused("version 1")
+    await world.refused("the first format")
     world.save(record)
     chunk = world.chunks()[0]
     world.save({**{f: v for f, v in chunk.items() if f != "sealed"}, "packed": chunk["sealed"]})
-    await world.refused("version 1")
+    await world.refused("the first format")
 
 
 def as_version_1(
     world: World, serde: EncryptedSerializer, document: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return fields with sealed content as version 1 wrote them."""
+    """Return fields with sealed content as the first format had them."""
     plaintext = serde.cipher.decrypt(document["cipher"], document["sealed"])
     flags, start = plaintext[len(MARK)], len(MARK) + 1 + 16
     held = plaintext[start + (16 if flags & 2 else 0) :]

@@ -119,8 +119,10 @@ SURFACES = (
     "mongomem.checkpoint.saver",
     "mongomem.checkpoint.thread_methods",
     "mongomem.store.store",
+    "mongomem.store.namespace_methods",
 )
-"""Classes that users see, whose every method is one expression."""
+"""Classes that users see. Their public methods decide nothing: one expression, and at most the
+checked argument that it takes."""
 
 WITHOUT_TWIN = {"from_conn_string", "get_next_version", "with_allowlist", "user", "config"}
 """Methods that do no I/O."""
@@ -316,6 +318,17 @@ def test_plans_await_only(name: str) -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_no_module_is_named_by_a_gerund(name: str) -> None:
     assert not name.endswith("ing") or name == "mongomem.testing"
+
+
+@pytest.mark.parametrize("name", SURFACES)
+def test_methods_that_users_call_decide_nothing(name: str) -> None:
+    branches = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith)
+    methods = [one for one in functions(MODULES[name]) if not one.name.startswith("_")]
+    assert methods
+    for method in methods:
+        body = method.body[1:] if ast.get_docstring(method) else method.body
+        assert len(body) <= 2, method.name
+        assert not [node for part in body for node in ast.walk(part) if isinstance(node, branches)]
 
 
 def public_methods(cls: type) -> set[str]:

@@ -134,6 +134,9 @@ REFUSALS: dict[str, tuple[int, Any]] = {
 }
 """What servers answer to more texts than they take: status and body, as users of them reported."""
 
+CREATED = 1_900_000_000
+"""When completions say that they were made: nobody reads it."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
@@ -262,7 +265,7 @@ class OpenAIServer:
         reply = self.reply(body["messages"])
         completion = {
             "id": f"chatcmpl-{len(self.requests)}",
-            "created": int(time.time()),
+            "created": CREATED,
             "model": body["model"],
         }
         if body.get("stream"):

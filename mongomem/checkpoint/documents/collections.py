@@ -148,14 +148,14 @@ def all_but_the_thread(thread_id: str) -> Document:
     return {"_id": _stretch_of(thread_id), "thread_id": thread_id}
 
 
-def is_before_epoch(epoch: int) -> Document:
+def before_epoch(epoch: int) -> Document:
     """Match epochs below the given one, and whatever is no epoch: missing, no number, or more than
     a day in the future.
     """
     return {"$not": {"$gte": epoch, "$lt": epoch + DAY // timedelta(microseconds=1)}}
 
 
-def is_until(moment: datetime) -> Document:
+def until(moment: datetime) -> Document:
     """Match times up to the given one, and whatever is no time: missing, or more than a day in the
     future.
     """

@@ -24,9 +24,9 @@ from mongomem.checkpoint.documents.collections import (
     NAMING_FIELDS,
     THREAD,
     all_but_the_thread,
-    is_before_epoch,
-    is_until,
+    before_epoch,
     misfiled,
+    until,
 )
 from mongomem.checkpoint.documents.config import identifier
 from mongomem.checkpoint.documents.fields import is_epoch, next_epoch, utc, whole_milliseconds
@@ -108,9 +108,9 @@ async def _delete_earlier_epochs(context: Context, thread_id: str, tombstone: Do
     5. What the tombstone still says of the thread. A repetition finds the thread by that.
     """
     epoch, deleted_at = tombstone["epoch"], tombstone["deleted_at"]
-    ended = {"thread_id": thread_id, "epoch": is_before_epoch(epoch)}
+    ended = {"thread_id": thread_id, "epoch": before_epoch(epoch)}
     await DeleteMany(context.checkpoints, {"type": CHECKPOINT, **ended})
-    before = {"thread_id": thread_id, "touched_at": is_until(deleted_at)}
+    before = {"thread_id": thread_id, "touched_at": until(deleted_at)}
     await DeleteMany(context.writes, before)
     await DeleteMany(context.checkpoints, all_but_the_thread(thread_id) | ended)
     for collection in (context.checkpoints, context.writes):

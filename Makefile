@@ -33,6 +33,7 @@ notebook: .venv/notebooks
 
 notebooks: .venv/notebooks
 	$(BIN)/python notebooks/execute.py
+
 web: .venv/web
 	@$(BIN)/python examples/web_chat.py
 

@@ -38,7 +38,7 @@ T = TypeVar("T")
 MEMORIES, PROFILE = "memories", "profile"
 """The last labels of the namespaces of a user, and the key of the profile."""
 
-PAGE = 100
+PAGE_SIZE = 100
 """How many items are read at a time while everything of a user is gathered."""
 
 
@@ -255,7 +255,7 @@ class User:
         for thread_id in threads.found:
             yield from saver.list({"configurable": {"thread_id": thread_id}})
         after: str | None = None
-        while page := run(items_after(self._store._context(), self.namespace, after, PAGE)):
+        while page := run(items_after(self._store._context(), self.namespace, after, PAGE_SIZE)):
             yield from (placed.item for placed in page if placed.item is not None)
             after = page[-1].id
         check_decided(threads.undecided)
@@ -267,7 +267,9 @@ class User:
             async for one in saver.alist({"configurable": {"thread_id": thread_id}}):
                 yield one
         after: str | None = None
-        while page := await run(items_after(self._store._context(), self.namespace, after, PAGE)):
+        while page := await run(
+            items_after(self._store._context(), self.namespace, after, PAGE_SIZE)
+        ):
             for placed in page:
                 if placed.item is not None:
                     yield placed.item

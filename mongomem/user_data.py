@@ -27,7 +27,7 @@ from mongomem.errors import CorruptDataError, InvalidInputError, MongomemError
 from mongomem.store.context import Context as StoreContext
 from mongomem.store.plans.put import delete_namespace
 
-PAGE = 200
+PAGE_SIZE = 200
 """How many threads are read at a time."""
 
 
@@ -88,7 +88,7 @@ async def threads_of(
         [{members: {"$exists": False}}],
     ):
         behind: Document = {"updated_at": {"$gt": BEGAN}}
-        while page := await thread_page(context, conditions, behind, PAGE, ended=ended):
+        while page := await thread_page(context, conditions, behind, PAGE_SIZE, ended=ended):
             for document in page:
                 await _decide(context, document, user_key, text, threads)
             behind = behind_document(page[-1])

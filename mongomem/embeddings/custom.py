@@ -126,14 +126,14 @@ def langchain_embedder(
     dims: int | None,
     batch_size: BatchSize,
     model: str | None,
-    otherwise: str | None = None,
+    fallback: str | None = None,
 ) -> FunctionEmbedder | LangChainEmbedder:
     """Make an embedder of an instance of LangChain's class. Where nothing names its model,
-    `otherwise` does.
+    `fallback` does.
     """
     # It refuses sync calls of an async function; `FunctionEmbedder` does not.
     if type(embeddings) is EmbeddingsLambda:
         function = getattr(embeddings, "afunc", None) or embeddings.func
         return function_embedder(function, dims, batch_size, model)
-    names = identity_of(embeddings, model, otherwise)
+    names = identity_of(embeddings, model, fallback)
     return LangChainEmbedder(names=names, dims=dims, batch_size=batch_size, embeddings=embeddings)

@@ -90,39 +90,39 @@ class Identity:
     """The names of a model.
 
     Attributes:
-        said: What the user says; None: nothing.
-        read: What was read; None where nothing could be.
+        given: What the user says; None: nothing.
+        derived: What was derived; None where nothing could be.
         former: What it may have been called by the first form of names.
     """
 
-    said: str | None
-    read: str | None
+    given: str | None
+    derived: str | None
     former: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """What the model is called: as the user says, else as it was read."""
-        return self.said or self.read or ""
+        """What the model is called: as the user says, else as it was derived."""
+        return self.given or self.derived or ""
 
     def is_called(self, name: object, form: object) -> bool:
         """Say whether a name that a store keeps, in a form, may be that of this model."""
-        return name == self.name or name == self.read or (form is None and name in self.former)
+        return name == self.name or name == self.derived or (form is None and name in self.former)
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ModelName:
     """A thing by its name; `tells` says that it is one model, whatever it holds besides."""
 
     text: str
     tells: bool = False
 
 
-class _NamelessError(Exception):
+class _UnnamedModelError(Exception):
     """Nothing names a thing alike in every process, and why."""
 
 
-def identity_of(embed: Any, said: str | None, otherwise: str | None = None) -> Identity:
-    """Name a function, a callable object or an instance of ``Embeddings``; `otherwise` where that
+def identity_of(embed: Any, given: str | None, fallback: str | None = None) -> Identity:
+    """Name a function, a callable object or an instance of ``Embeddings``; `fallback` where that
     cannot be.
 
     Raises:
@@ -130,35 +130,35 @@ def identity_of(embed: Any, said: str | None, otherwise: str | None = None) -> I
     """
     reason = ""
     try:
-        read: str | None = _short(_named(embed, 0).text)
-    except _NamelessError as error:
-        read, reason = otherwise, str(error)
+        derived: str | None = _short(_named(embed, 0).text)
+    except _UnnamedModelError as error:
+        derived, reason = fallback, str(error)
     except Exception as error:  # of whatever a class of somebody else does when it is looked at
-        read, reason = otherwise, f"looking at it raised {type(error).__name__}"
-    if said is None and read is None:
+        derived, reason = fallback, f"looking at it raised {type(error).__name__}"
+    if given is None and derived is None:
         raise ConfigurationError(
             f'index needs "model", a name for what embeds: {reason}, so that a change of model '
             'would go unnoticed. Write e.g. {"embed": ..., "model": "my-model-v1"}, and another '
             "name whenever another model embeds"
         )
-    return Identity(said, read, _former(embed))
+    return Identity(given, derived, _former(embed))
 
 
-def _named(value: Any, depth: int) -> Named:
+def _named(value: Any, depth: int) -> ModelName:
     if depth > DEEPEST:
-        raise _NamelessError("it is nested too deeply")
+        raise _UnnamedModelError("it is nested too deeply")
     for kinds, name in _NAMES:
         if isinstance(value, kinds):
             return name(value, depth)
     if hasattr(value, "__wrapped__"):  # functools.lru_cache
         return _named(value.__wrapped__, depth + 1)
     if not callable(value):
-        raise _NamelessError(f"a {type(value).__name__} has no name")
+        raise _UnnamedModelError(f"a {type(value).__name__} has no name")
     kind = type(value)
     return _with(f"function:{_place_of_class(kind)}.{_qualified(kind)}", settings_of(value), depth)
 
 
-def _embeddings(embeddings: Embeddings, depth: int) -> Named:
+def _embeddings(embeddings: Embeddings, depth: int) -> ModelName:
     if type(embeddings) is EmbeddingsLambda:
         return _named(_function_of(embeddings), depth)
     settings, kind = settings_of(embeddings), type(embeddings).__name__
@@ -180,7 +180,9 @@ def _first_model(settings: Mapping[str, Any]) -> str | None:
     return next((model for model in models if isinstance(model, str) and model.strip()), None)
 
 
-def _function(function: FunctionType, depth: int, bound: Mapping[str, Any] | None = None) -> Named:
+def _function(
+    function: FunctionType, depth: int, bound: Mapping[str, Any] | None = None
+) -> ModelName:
     """Name a function. What is defined in a module has one definition there: of its defaults only
     texts are named.
     """
@@ -193,7 +195,7 @@ def _function(function: FunctionType, depth: int, bound: Mapping[str, Any] | Non
     )
 
 
-def _partial(bound: partial[Any], depth: int) -> Named:
+def _partial(bound: partial[Any], depth: int) -> ModelName:
     arguments = bound_by(bound)
     if isinstance(bound.func, FunctionType):
         return _function(bound.func, depth, arguments)
@@ -201,29 +203,29 @@ def _partial(bound: partial[Any], depth: int) -> Named:
     return _with(inner.text, arguments, depth, tells=inner.tells)
 
 
-def _method(method: MethodType, depth: int) -> Named:
+def _method(method: MethodType, depth: int) -> ModelName:
     holder = method.__self__
     if isinstance(holder, (type, Embeddings)):
         inner = _named(holder, depth + 1)
-        return Named(f"{inner.text}.{method.__name__}", tells=inner.tells)
+        return ModelName(f"{inner.text}.{method.__name__}", tells=inner.tells)
     return _with(
         f"function:{_place(method.__func__)}.{_qualified(method)}", settings_of(holder), depth
     )
 
 
-def _defined(definition: Any, _depth: int) -> Named:
+def _defined(definition: Any, _depth: int) -> ModelName:
     """Name what a module defines: a class, a function of C, the module itself."""
     if isinstance(definition, ModuleType):
-        return Named(definition.__name__)
+        return ModelName(definition.__name__)
     place = (
         _place_of_class(definition)
         if isinstance(definition, type)
         else _last(definition.__module__)
     )
-    return Named(f"function:{place}.{_qualified(definition)}")
+    return ModelName(f"function:{place}.{_qualified(definition)}")
 
 
-_NAMES: tuple[tuple[Any, Callable[[Any, int], Named]], ...] = (
+_NAMES: tuple[tuple[Any, Callable[[Any, int], ModelName]], ...] = (
     (Embeddings, _embeddings),
     (partial, _partial),
     (FunctionType, _function),
@@ -240,7 +242,7 @@ class _Held:
     texts: list[str] = field(default_factory=list)
     nameless: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, name: str, value: Any, named: Named | None) -> None:
+    def add(self, name: str, value: Any, named: ModelName | None) -> None:
         """Take in a setting and its name, if it has one. What clients hold is where they ask, and
         no more.
         """
@@ -266,11 +268,11 @@ def _with(
     front: str | None = None,
     containers: bool = False,
     tells: bool = False,
-) -> Named:
+) -> ModelName:
     """Name a thing by its kind and by what it holds.
 
     Raises:
-        _NamelessError: It holds what has no name, and nothing that tells the model.
+        _UnnamedModelError: It holds what has no name, and nothing that tells the model.
     """
     held = _Held(tells or front is not None)
     named = {name: _setting(value, depth, containers) for name, value in _told(settings)}
@@ -279,12 +281,12 @@ def _with(
     if (held.nameless or len(settings) > MOST_SETTINGS) and not held.tells:
         raise _nameless(head, held)
     listed = ", ".join(held.texts if front is None else [front, *held.texts])
-    return Named(f"{head}({listed})" if listed else head, held.tells)
+    return ModelName(f"{head}({listed})" if listed else head, held.tells)
 
 
-def _nameless(head: str, held: _Held) -> _NamelessError:
+def _nameless(head: str, held: _Held) -> _UnnamedModelError:
     listed = " and ".join(list(held.nameless)[:3]) or "too much"
-    return _NamelessError(f"{head.partition(':')[2]} holds {listed}, which tells no model")
+    return _UnnamedModelError(f"{head.partition(':')[2]} holds {listed}, which tells no model")
 
 
 def _told(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -295,31 +297,31 @@ def _told(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def _setting(value: Any, depth: int, containers: bool) -> Named | None:
+def _setting(value: Any, depth: int, containers: bool) -> ModelName | None:
     """Name what is held; None where nothing does. Of wrapped embeddings the name tells the model of
     the wrapper.
     """
     text = written(value, containers=containers)
     if text is not None:
-        return Named(text)
+        return ModelName(text)
     if (
         isinstance(value, (list, tuple))
         and value
         and all(isinstance(each, Embeddings) for each in value)
     ):
         inner = [_named(each, depth + 1) for each in value[:MOST_SETTINGS]]
-        return Named(f"[{', '.join(each.text for each in inner)}]", tells=True)
+        return ModelName(f"[{', '.join(each.text for each in inner)}]", tells=True)
     try:
         named = _named(value, depth + 1)
-    except _NamelessError:
+    except _UnnamedModelError:
         return None
-    return Named(named.text, tells=named.tells and isinstance(value, (Embeddings, MethodType)))
+    return ModelName(named.text, tells=named.tells and isinstance(value, (Embeddings, MethodType)))
 
 
 def _qualified(definition: Any) -> str:
     name = str(definition.__qualname__)
     if "<lambda>" in name:
-        raise _NamelessError("a lambda has no name")
+        raise _UnnamedModelError("a lambda has no name")
     return name
 
 

@@ -45,18 +45,18 @@ class OpenAIEmbedder(Embedder):
 
     Attributes:
         model: What the API calls the model.
-        said: What the user calls it, where it is not the same.
+        given: What the user calls it, where it is not the same.
     """
 
     model: str
-    said: str | None = None
+    given: str | None = None
     clients: _OpenAIClients = field(default_factory=lambda: _OpenAIClients())
 
     def identity(self) -> Identity:
         first = f"openai:{self.model}"
         address = url_address(self.clients.base_url()) or "another address"
         read = first if address == OPENAI else f"{first} at {address}"
-        return Identity(self.said, read, (first,))
+        return Identity(self.given, read, (first,))
 
     def _documents(self, texts: list[str]) -> Any:
         create = self.clients.blocking().embeddings.create

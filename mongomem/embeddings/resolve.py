@@ -50,42 +50,42 @@ def resolve_embedder(
                 f"dims must be a positive number, {MOST_DIMS:,} at most, not {shown(dims)}"
             )
     with looking_at("model", ConfigurationError):
-        said = None if model is None else _checked_name("model", model)
+        given = None if model is None else _checked_name("model", model)
     with looking_at("batch_size", ConfigurationError):
         if batch_size is not None:
             batch_size = checked_number("batch_size", batch_size, least=1, error=ConfigurationError)
     with looking_at("embed", ConfigurationError):
-        return _embedder(embed, dims, BatchSize(batch_size), said)
+        return _embedder(embed, dims, BatchSize(batch_size), given)
 
 
-def _embedder(embed: Any, dims: int | None, batch_size: BatchSize, said: str | None) -> Embedder:
+def _embedder(embed: Any, dims: int | None, batch_size: BatchSize, given: str | None) -> Embedder:
     if isinstance(embed, str):
-        return _embedder_of_name(_checked_name("embed", embed), dims, batch_size, said)
+        return _embedder_of_name(_checked_name("embed", embed), dims, batch_size, given)
     if isinstance(embed, Embeddings):
-        return langchain_embedder(embed, dims, batch_size, said)
+        return langchain_embedder(embed, dims, batch_size, given)
     if isinstance(embed, type) or not callable(embed):
         raise ConfigurationError(
             'embed must be "openai:MODEL", "local", "PROVIDER:MODEL", an instance of LangChain\'s '
             f"Embeddings or a function from texts to vectors, not {shown(embed)}"
         )
-    return function_embedder(embed, dims, batch_size, said)
+    return function_embedder(embed, dims, batch_size, given)
 
 
 def _embedder_of_name(
-    name: str, dims: int | None, batch_size: BatchSize, said: str | None
+    name: str, dims: int | None, batch_size: BatchSize, given: str | None
 ) -> Embedder:
     provider, _, model = name.partition(":")
     if provider == "openai" and model:
-        return OpenAIEmbedder(said=said, dims=dims, batch_size=batch_size, model=model)
+        return OpenAIEmbedder(given=given, dims=dims, batch_size=batch_size, model=model)
     if provider == "local":
-        return local_embedder(name, dims, batch_size, said)
+        return local_embedder(name, dims, batch_size, given)
     try:
         embeddings = ensure_embeddings(name)
     except Exception as error:  # of langchain, of the provider's package, of its validation
         hint = 'There are "local" and "openai:MODEL" without LangChain. '
         reason = without_secrets(str(error)[:LONGEST_REASON])
         raise ConfigurationError(f"No embedder for embed={shown(name)}. {hint}{reason}") from error
-    return langchain_embedder(embeddings, dims, batch_size, said, otherwise=f"langchain:{name}")
+    return langchain_embedder(embeddings, dims, batch_size, given, fallback=f"langchain:{name}")
 
 
 def _checked_name(option: str, name: object) -> str:

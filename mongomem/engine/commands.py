@@ -15,7 +15,7 @@ an item belongs here; no other module of the package may call a method of a coll
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
@@ -33,6 +33,9 @@ Plan: TypeAlias = Coroutine["Command[Any]", Any, T]
 LARGEST_BATCH = 2**31 - 1
 """More documents than a message of 16 MB holds: the server ends a batch there."""
 
+IDS_PER_COMMAND = 50_000
+"""How many `_id` values of 28 bytes one command names: far below a message."""
+
 NAMESPACE_NOT_FOUND = 26
 """Server error code: the collection does not exist (MongoDB 4.4 to 8.2)."""
 
@@ -44,6 +47,11 @@ BAD_HINT = 2
 
 UNAUTHORIZED = frozenset({13, 8000})
 """Server error codes of a missing right: Unauthorized (MongoDB 4.4 to 8.2), and Atlas's own."""
+
+
+def slices(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Cut what is too much for one command, in order."""
+    return (values[start : start + size] for start in range(0, len(values), size))
 
 
 class Command(Generic[T]):

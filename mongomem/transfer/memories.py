@@ -11,7 +11,13 @@ from typing import Any
 import bson
 from langgraph.store.base import PutOp
 
-from mongomem.engine.commands import BulkWrite, Document, Find, Update
+from mongomem.engine.commands import (
+    BulkWrite,
+    Document,
+    Find,
+    Update,
+    slices,
+)
 from mongomem.store.context import Context
 from mongomem.store.documents.item import BY_ID, ITEM_FIELDS
 from mongomem.store.documents.namespace import Namespace, id_range, item_id, path_of
@@ -22,7 +28,7 @@ from mongomem.store.plans.batch import batch
 from mongomem.transfer.json_parts import Part
 from mongomem.transfer.pieces import base64_of
 
-PAGE = 100
+PAGE_SIZE = 100
 """How many items are read or written at a time."""
 
 LONGEST_INTEGER = 4096
@@ -37,10 +43,10 @@ async def export_items(context: Context, namespace: Namespace) -> list[dict[str,
     shown, condition = {**ITEM_FIELDS, "index_fields": 1}, id_range(namespace)
     while True:
         page = await Find(
-            context.items, {"_id": condition}, shown, sort=[("_id", 1)], limit=PAGE, hint=BY_ID
+            context.items, {"_id": condition}, shown, sort=[("_id", 1)], limit=PAGE_SIZE, hint=BY_ID
         )
         found += _page_json(context, page, len(namespace))
-        if len(page) < PAGE:
+        if len(page) < PAGE_SIZE:
             return found
         condition = {**condition, "$gt": page[-1]["_id"]}
 
@@ -171,7 +177,6 @@ async def import_items(context: Context, items: Sequence[GivenItem]) -> None:
     """Store items with the times that they had; one that is there is replaced. An item that expires
     lives its time from now on.
     """
-    for start in range(0, len(items), PAGE):
-        page = items[start : start + PAGE]
+    for page in slices(items, PAGE_SIZE):
         await batch(context, [one.op for one in page])
         await BulkWrite(context.items, [one.times() for one in page], ordered=False)

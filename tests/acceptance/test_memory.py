@@ -32,7 +32,7 @@ from mongomem import (
 from mongomem.checkpoint.documents.identity import forms_of, identity
 from mongomem.engine.commands import DeleteMany
 from mongomem.engine.runners import Concerns
-from mongomem.user_data import PAGE
+from mongomem.user_data import PAGE_SIZE
 from support.bag_of_words import bag_of_words
 from support.savers import KINDS, Calls, client_of, end
 
@@ -362,7 +362,7 @@ async def test_more_threads_than_a_page_are_all_erased(
     mongo_client: MongoClient, database_name: str
 ) -> None:
     memory = MongoMemory(mongo_client, database_name)
-    for number in range(PAGE + 3):
+    for number in range(PAGE_SIZE + 3):
         config: Any = {
             "configurable": {
                 "thread_id": str(number),
@@ -373,7 +373,7 @@ async def test_more_threads_than_a_page_are_all_erased(
         memory.saver.put(
             config, empty_checkpoint(), {"source": "input", "step": -1, "parents": {}}, {}
         )
-    assert len(memory.erase_user("1").threads) == PAGE + 3
+    assert len(memory.erase_user("1").threads) == PAGE_SIZE + 3
 
 
 NO_FIELDS = ["", "user.id", ".", "$user", "a\0b", None, 7]

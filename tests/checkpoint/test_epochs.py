@@ -1,8 +1,8 @@
 """Lives of threads: what expires, what is deleted while others write, and what a copy or a new life
 may rely on.
 
-Plans are stepped by hand where an order matters: `Stepped(plan).to(command)` stands before the
-first such command."""
+Plans are stepped by hand where an order matters: `stepped(world, plan).to(command)` stands before
+the first such command."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from mongomem.checkpoint.plans import prune as prune_plan
 from mongomem.checkpoint.plans import put as put_plan
 from mongomem.checkpoint.plans import put_writes as put_writes_plan
 from mongomem.checkpoint.plans import threads as threads_plan
-from mongomem.engine.commands import BulkWrite, Command, DatabaseCommand, DeleteMany, Plan
+from mongomem.engine.commands import BulkWrite, DatabaseCommand, DeleteMany, Plan
 from mongomem.testing import MongomockDatabase
+from support.stepping import Stepped
 
 TEXT = random.Random(3).randbytes(60_000).hex()
 METADATA: Any = {"source": "loop", "step": 0, "parents": {}}
@@ -82,51 +83,17 @@ def world() -> World:
     return World()
 
 
-class Stepped:
-    """A plan that is performed up to a command."""
-
-    def __init__(self, world: World, plan: Plan[Any]) -> None:
-        self.database, self.plan = MongomockDatabase(world.client["d"]), plan
-        self.command: Command[Any] | None = plan.send(None)
-        self.result: Any = None
-
-    def to(self, kind: type[Command[Any]] | None, collection: str = "", nth: int = 1) -> Stepped:
-        """Go on to the n-th command of a kind on a collection, and stop before it."""
-        while self.command is not None:
-            hit = kind is not None and isinstance(self.command, kind)
-            nth -= hit and getattr(self.command, "collection", "").endswith(collection)
-            if hit and nth == 0:
-                return self
-            self._perform()
-        return self
-
-    def _perform(self) -> None:
-        assert self.command is not None
-        try:
-            reply = self.command.perform(self.database)
-        except Exception as error:
-            self._advance(self.plan.throw, error)
-        else:
-            self._advance(self.plan.send, reply)
-
-    def _advance(self, resume: Any, answer: Any) -> None:
-        try:
-            self.command = resume(answer)
-        except StopIteration as finished:
-            self.command, self.result = None, finished.value
-
-    def finish(self) -> Any:
-        self.to(None)
-        return self.result
+def stepped(world: World, plan: Plan[Any]) -> Stepped:
+    return Stepped(plan, MongomockDatabase(world.client["d"]))
 
 
 def steps(world: World, make: Any) -> Iterator[Stepped]:
     """Yield a plan once before each of its database commands."""
     for nth in range(1, 60):
-        stepped = Stepped(world, make()).to(DatabaseCommand, nth=nth)
-        if stepped.command is None:
+        plan = stepped(world, make()).to(DatabaseCommand, nth=nth)
+        if plan.ended:
             return
-        yield stepped
+        yield plan
 
 
 def test_writes_on_an_expired_thread_do_not_bring_its_chunks_back(world: World) -> None:
@@ -148,11 +115,11 @@ def test_a_put_stamps_what_it_refers_to_before_it_writes(world: World) -> None:
     first = saver.put(config(), checkpoint({"static": TEXT, "count": 1}), METADATA, {})
     world.now += timedelta(minutes=50)
     following = checkpoint({"static": TEXT, "count": 2}, "2")
-    crashed = Stepped(
+    crashed = stepped(
         world, put_plan.put(world.saver(ttl=TTL)._context(), first, following, METADATA)
     )
     crashed.to(BulkWrite, "mongomem_checkpoints")
-    crashed._perform()
+    crashed.perform(1)
     world.now += timedelta(minutes=17)
     world.expire()
     found = world.saver(ttl=TTL).get_tuple(config())
@@ -197,7 +164,7 @@ def test_two_deletions_spare_what_is_put_between_and_behind_them() -> None:
             world = World()
             world.saver().put(config(), checkpoint({"static": TEXT}), METADATA, {})
             one, two = (
-                Stepped(world, delete_plan.delete_thread(world.saver()._context(), "t")).to(
+                stepped(world, delete_plan.delete_thread(world.saver()._context(), "t")).to(
                     DatabaseCommand, nth=nth
                 )
                 for nth in (first, second)
@@ -218,7 +185,7 @@ def test_a_copy_is_whole_whatever_is_put_on_the_source_meanwhile() -> None:
         saver = world.saver()
         first = saver.put(config(), checkpoint({"static": TEXT[:50_000]}), METADATA, {})
         saver.put_writes(first, [("static", TEXT)], "task")
-        copy = Stepped(
+        copy = stepped(
             world, copy_thread_plan.copy_thread(world.saver()._context(), "t", "copy")
         ).to(DatabaseCommand, nth=nth)
         second = saver.put(
@@ -241,7 +208,7 @@ def test_a_copy_onto_a_thread_that_is_deleted_meanwhile_is_whole_or_gone() -> No
         value = checkpoint({"static": TEXT})
         saver.put(config(), value, METADATA, {})
         saver.put(config("copy"), checkpoint({"static": TEXT[:9000]}), METADATA, {})
-        copy = Stepped(world, copy_thread_plan.copy_thread(saver._context(), "t", "copy")).to(
+        copy = stepped(world, copy_thread_plan.copy_thread(saver._context(), "t", "copy")).to(
             DatabaseCommand, nth=nth
         )
         world.saver().delete_thread("copy")
@@ -271,7 +238,7 @@ def test_a_long_write_of_an_ended_life_harms_no_checkpoint() -> None:
         plan = put_writes_plan.put_writes(
             world.saver()._context(), target, [("count", TEXT * 2)], "task", ""
         )
-        write = Stepped(world, plan).to(DatabaseCommand, nth=nth)
+        write = stepped(world, plan).to(DatabaseCommand, nth=nth)
         world.saver().delete_thread("t")
         write.finish()
         world.now += timedelta(seconds=1)
@@ -290,7 +257,7 @@ def test_a_checkpoint_put_on_one_that_is_removed_meanwhile_stays_readable() -> N
         plan = prune_plan.prune(
             world.saver()._context(), ["t"], "keep_latest", 1, None, dry_run=False
         )
-        prune = Stepped(world, plan).to(DatabaseCommand, nth=nth)
+        prune = stepped(world, plan).to(DatabaseCommand, nth=nth)
         fork = checkpoint({"static": TEXT, "count": 2}, "3")
         stored = world.saver().put(first, fork, METADATA, {})
         prune.finish()
@@ -446,10 +413,10 @@ def test_another_key_is_named_and_harms_nothing(world: World) -> None:
 def test_deletions_go_by_command(world: World) -> None:
     """The stepping of this file is worth nothing if it steps over what it is to stop at."""
     world.saver().put(config(), checkpoint({"count": 1}), METADATA, {})
-    stepped = Stepped(world, delete_plan.delete_thread(world.saver()._context(), "t"))
+    deletion = stepped(world, delete_plan.delete_thread(world.saver()._context(), "t"))
     kinds = [
         type(one.command).__name__
         for one in steps(World(), lambda: delete_plan.delete_thread(world.saver()._context(), "t"))
     ]
     assert kinds == ["Find", "UpdateMany", *["DeleteMany"] * 5, "UpdateMany"]
-    assert isinstance(stepped.to(DeleteMany).command, DeleteMany)
+    assert isinstance(deletion.to(DeleteMany).command, DeleteMany)

@@ -27,10 +27,10 @@ from mongomem.checkpoint.plans import delete as delete_plan
 from mongomem.checkpoint.plans import put as put_plan
 from mongomem.checkpoint.plans import put_writes as put_writes_plan
 from mongomem.checkpoint.plans import read as read_plan
-from mongomem.engine.commands import DatabaseCommand, Find, Plan
+from mongomem.engine.commands import DatabaseCommand, Find
 from mongomem.engine.runners import Runners
 from mongomem.testing import FailingRunner, RecordingRunner
-from support.stepping import Split
+from support.stepping import Split, Stepped
 
 GRACE = timedelta(hours=1)
 TEXT = random.Random(4).randbytes(60_000).hex()
@@ -469,8 +469,8 @@ def test_a_copy_onto_a_thread_that_has_gone_is_whole(world: World) -> None:
     world.saver().put(config("copy"), checkpoint({"static": TEXT[:9000]}), METADATA, {})
     for nth in itertools.count(1):
         stepped = Stepped(
-            world, copy_thread_plan.copy_thread(world.saver()._context(), "t", "copy")
-        ).before(nth)
+            copy_thread_plan.copy_thread(world.saver()._context(), "t", "copy"), world.database
+        ).to(DatabaseCommand, nth=nth)
         if stepped.command is None:
             break
         world.saver().delete_thread("copy")
@@ -481,44 +481,6 @@ def test_a_copy_onto_a_thread_that_has_gone_is_whole(world: World) -> None:
         world.saver().copy_thread("t", "copy")
         assert [one.checkpoint for one in world.saver().list(config("copy"))] == [value]
     assert nth > 5
-
-
-class Stepped:
-    """A plan that is performed command by command."""
-
-    def __init__(self, world: World, plan: Plan[Any]) -> None:
-        self.database, self.plan = world.database, plan
-        self.command: Any = plan.send(None)
-        self.result: Any = None
-
-    def before(self, nth: int) -> Stepped:
-        """Go on to the n-th database command, and stop before it."""
-        for _ in range(nth - 1):
-            self.step()
-        return self
-
-    def step(self) -> None:
-        """Perform the next database command, and whatever follows it without one."""
-        is_first = True
-        while self.command is not None and (
-            is_first or not isinstance(self.command, DatabaseCommand)
-        ):
-            is_first = is_first and not isinstance(self.command, DatabaseCommand)
-            resume: Any = self.plan.send
-            answer: Any = None
-            try:
-                answer = self.command.perform(self.database)
-            except Exception as error:
-                resume, answer = self.plan.throw, error
-            try:
-                self.command = resume(answer)
-            except StopIteration as finished:
-                self.command, self.result = None, finished.value
-
-    def finish(self) -> Any:
-        while self.command is not None:
-            self.step()
-        return self.result
 
 
 SNAPSHOTS: dict[str, list[dict[str, Any]]] = {}
@@ -565,7 +527,7 @@ def orders(first: int, second: int) -> Iterator[list[int]]:
 
 def steps_of(name: str) -> int:
     world, plans = dead_world(checkpoint({"static": TEXT, "count": 2}, "2"))
-    stepped, count = Stepped(world, plans[name]()), 0
+    stepped, count = Stepped(plans[name](), world.database), 0
     while stepped.command is not None:
         stepped.step()
         count += 1
@@ -579,7 +541,7 @@ def test_every_order_of_a_put_and_of_cleaning(names: tuple[str, str]) -> None:
     for order in chance.sample(found_orders, min(len(found_orders), 60)):
         value = checkpoint({"static": TEXT, "count": 2}, "2")
         world, plans = dead_world(value)
-        processes = [Stepped(world, plans[name]()) for name in names]
+        processes = [Stepped(plans[name](), world.database) for name in names]
         for index in order:
             processes[index].step()
             shown = world.saver().get_tuple(config())

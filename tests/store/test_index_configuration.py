@@ -376,7 +376,7 @@ def made_now(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mongomem.store.plans.reindex.PAGE", 4)
+    monkeypatch.setattr("mongomem.store.plans.reindex.PAGE_SIZE", 4)
 
 
 @pytest.mark.usefixtures("_small_pages")

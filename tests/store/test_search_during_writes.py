@@ -86,7 +86,7 @@ def test_what_gets_and_loses_vectors_meanwhile_is_found_once(
 def test_what_is_reindexed_meanwhile_is_found_once(
     mongo_client: MongoClient, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mongomem.store.plans.reindex.PAGE", 5)
+    monkeypatch.setattr("mongomem.store.plans.reindex.PAGE_SIZE", 5)
     database = mongo_client[database_name]
     old, new = words(8, fields=["text"]), words(16, fields=["text"])
     expected = sorted(f"k{n}" for n in range(15))
@@ -127,7 +127,7 @@ def test_what_is_updated_while_pages_are_read_is_found_once(
     minutes: int,
 ) -> None:
     """Also by a writer whose clock is behind or ahead."""
-    monkeypatch.setattr("mongomem.store.plans.plain_search.PAGE", 10)
+    monkeypatch.setattr("mongomem.store.plans.plain_search.PAGE_SIZE", 10)
     now = datetime(2030, 1, 1, tzinfo=timezone.utc)
     seconds = iter(range(10**6))
     store = MongoStore(

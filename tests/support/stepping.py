@@ -8,37 +8,72 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mongomem.engine.commands import BulkWrite, Command, Plan
+from mongomem.engine.commands import BulkWrite, Command, DatabaseCommand, Plan
 
 
-@dataclass
 class Stepped:
-    """A plan that is performed by and by, so that others can act in between."""
+    """A plan that is performed command by command, so that others can act in between.
 
-    plan: Plan[Any]
-    database: Any
-    result: Any = None
-    ended: bool = False
-    commands: int = 0
-    _reply: Any = None
-    _error: Exception | None = None
+    Attributes:
+        command: What it stands before; None at its end.
+        result: What it returned.
+        commands: How many were performed.
+    """
+
+    def __init__(self, plan: Plan[Any], database: Any) -> None:
+        self.plan, self.database = plan, database
+        self.command: Command[Any] | None = None
+        self.result: Any = None
+        self.commands = 0
+        self._advance(plan.send, None)
+
+    @property
+    def ended(self) -> bool:
+        return self.command is None
+
+    def to(self, kind: type[Command[Any]], collection: str = "", nth: int = 1) -> Stepped:
+        """Go on to the n-th command of a kind on a collection, and stop before it."""
+        while self.command is not None:
+            hit = isinstance(self.command, kind)
+            nth -= hit and getattr(self.command, "collection", "").endswith(collection)
+            if hit and nth == 0:
+                return self
+            self._perform_one()
+        return self
 
     def perform(self, commands: int = 10_000) -> None:
         """Perform some more commands, or all that there are; the plan gets what they raise."""
-        try:
-            for _ in range(0 if self.ended else commands):
-                self._perform_one()
-                self.commands += 1
-        except StopIteration as finished:
-            self.result, self.ended = finished.value, True
+        for _ in range(commands):
+            if self.command is None:
+                return
+            self._perform_one()
+
+    def step(self) -> None:
+        """Perform the next database command, and whatever stands before the one after it."""
+        self.to(DatabaseCommand)
+        self.perform(1)
+        self.to(DatabaseCommand)
+
+    def finish(self) -> Any:
+        """Perform all that there is; return what the plan returns."""
+        self.perform()
+        return self.result
 
     def _perform_one(self) -> None:
-        error, self._error = self._error, None
-        command = self.plan.send(self._reply) if error is None else self.plan.throw(error)
+        assert self.command is not None
+        self.commands += 1
         try:
-            self._reply = command.perform(self.database)
-        except Exception as raised:
-            self._reply, self._error = None, raised
+            reply = self.command.perform(self.database)
+        except Exception as error:
+            self._advance(self.plan.throw, error)
+        else:
+            self._advance(self.plan.send, reply)
+
+    def _advance(self, resume: Callable[[Any], Command[Any]], answer: Any) -> None:
+        try:
+            self.command = resume(answer)
+        except StopIteration as finished:
+            self.command, self.result = None, finished.value
 
 
 @dataclass

@@ -66,14 +66,16 @@ def forms_of(text: str) -> list[str | int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedMetadata:
     """The metadata of a checkpoint in full, and whom the call named by identity key."""
 
     metadata: CheckpointMetadata
     by_key: Mapping[str, tuple[str, ...]]
 
 
-def named(config: RunnableConfig, metadata: CheckpointMetadata, keys: Collection[str]) -> Named:
+def named(
+    config: RunnableConfig, metadata: CheckpointMetadata, keys: Collection[str]
+) -> NamedMetadata:
     """Return the metadata of a checkpoint as LangGraph makes it, and whom it names.
 
     LangGraph drops what is no string or number from a config, UUIDs for one; what identifies
@@ -95,7 +97,7 @@ def named(config: RunnableConfig, metadata: CheckpointMetadata, keys: Collection
     kept = {
         key: found[0] for key, found in by_key.items() if found and not _is_plain(full.get(key))
     }
-    return Named(cast("CheckpointMetadata", full | kept), by_key)
+    return NamedMetadata(cast("CheckpointMetadata", full | kept), by_key)
 
 
 def _source(values: object) -> dict[Any, Any]:

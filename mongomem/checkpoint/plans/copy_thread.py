@@ -41,12 +41,20 @@ from mongomem.checkpoint.plans.thread_state import (
     thread_document,
 )
 from mongomem.checkpoint.serde.serializer import ValueSerializer
-from mongomem.engine.commands import BulkWrite, Document, Find, Replace, Update, Write
+from mongomem.engine.commands import (
+    BulkWrite,
+    Document,
+    Find,
+    Replace,
+    Update,
+    Write,
+    slices,
+)
 from mongomem.engine.effects import Compute
 from mongomem.engine.upserts import is_duplicate_key_only
 from mongomem.errors import InvalidInputError
 
-PAGE = 1000
+PAGE_SIZE = 1000
 """How many documents are read and written at a time."""
 
 READABLE = ("metadata", "metadata_omitted")
@@ -276,8 +284,7 @@ async def _copy_chunks(
     """
     owners = await referenced_chunk_ids(context, source_id, source.checkpoints, source.writes)
     keys = sorted(owners)
-    for start in range(0, len(keys), PAGE):
-        page = keys[start : start + PAGE]
+    for page in slices(keys, PAGE_SIZE):
         found = await fetch(context, {key: owners[key] for key in page})
         pieces = {chunk_hash(key): piece for key, piece in found.items()}
         writes_of_page = chunk_writes(context, target_id, pieces, epoch)
@@ -286,9 +293,9 @@ async def _copy_chunks(
 
 async def _write(collection: str, writes: Sequence[Write]) -> None:
     """Write what the target has not: where a document is met that it has, that stays."""
-    for start in range(0, len(writes), PAGE):
+    for page in slices(writes, PAGE_SIZE):
         try:
-            await BulkWrite(collection, writes[start : start + PAGE], ordered=False)
+            await BulkWrite(collection, page, ordered=False)
         except BulkWriteError as error:
             if not is_duplicate_key_only(error):
                 raise

@@ -43,6 +43,7 @@ from mongomem.engine.commands import (
     Update,
     UpdateMany,
     Write,
+    slices,
 )
 
 
@@ -128,7 +129,7 @@ MOST_AT_ONCE = 100
 SHORTEST_PAUSE = timedelta(minutes=1)
 """Between two looks behind the puts of a process, however short the grace is."""
 
-SLICE = 1000
+PLACES_PER_COMMAND = 1000
 """How many places of writes one command names."""
 
 SEEN = ("thread_id", "epoch", "generation", "deleted_at", "ended_at")
@@ -270,12 +271,8 @@ def _is_after(touched_at: object, cutoff: datetime) -> bool:
 async def _delete_late_writes(
     context: Context, thread_id: str, places: Sequence[Document], cutoff: datetime
 ) -> None:
-    for start in range(0, len(places), SLICE):
-        late = {
-            "thread_id": thread_id,
-            "touched_at": {"$lte": cutoff},
-            "$or": places[start : start + SLICE],
-        }
+    for some in slices(places, PLACES_PER_COMMAND):
+        late = {"thread_id": thread_id, "touched_at": {"$lte": cutoff}, "$or": some}
         await DeleteMany(context.writes, late)
 
 

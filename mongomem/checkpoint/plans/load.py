@@ -30,13 +30,10 @@ from mongomem.checkpoint.serde.serializer import (
     UnopenedError,
     ValueSerializer,
 )
-from mongomem.engine.commands import Document, Find, Plan
+from mongomem.engine.commands import IDS_PER_COMMAND, Document, Find, Plan, slices
 from mongomem.errors import CorruptDataError, MongomemError
 
 T = TypeVar("T")
-
-SLICE = 50_000
-"""How many chunks one command names: 28 bytes each, far below a message."""
 
 
 class MissingChunkError(CorruptDataError):
@@ -240,8 +237,7 @@ async def fetch(context: Context, refs: Mapping[bytes, CheckpointRef]) -> dict[b
 async def _find_chunks(context: Context, missing: Mapping[bytes, CheckpointRef]) -> list[Document]:
     keys, found = list(missing), list[Document]()
     thread_ids = sorted({ref.thread_id for ref in missing.values()})
-    for start in range(0, len(keys), SLICE):
-        some = keys[start : start + SLICE]
+    for some in slices(keys, IDS_PER_COMMAND):
         query = {"_id": {"$in": some}, "thread_id": {"$in": thread_ids}}
         found += await Find(context.checkpoints, query, dict.fromkeys(CONTENT_FIELDS, 1))
     return found

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
@@ -52,7 +51,16 @@ from mongomem.checkpoint.plans.thread_state import (
     new_generation,
     read_state,
 )
-from mongomem.engine.commands import BulkWrite, DeleteMany, Document, Find, Update, UpdateMany
+from mongomem.engine.commands import (
+    IDS_PER_COMMAND,
+    BulkWrite,
+    DeleteMany,
+    Document,
+    Find,
+    Update,
+    UpdateMany,
+    slices,
+)
 from mongomem.errors import ConfigurationError
 
 
@@ -269,9 +277,6 @@ async def _nodes(
     ]
 
 
-SLICE = 50_000
-"""How many ids one command names: 28 bytes each, far below a message."""
-
 LATEST = datetime(9999, 12, 31, tzinfo=timezone.utc)
 """Above every time that means something."""
 
@@ -313,7 +318,7 @@ async def read_roots(context: Context, thread_id: str) -> Roots:
 async def collect_garbage(context: Context, thread_id: str) -> None:
     """Delete what has been unreferenced for the grace, and mark what is unreferenced now."""
     roots = await read_roots(context, thread_id)
-    for ids in _slices(roots.late):
+    for ids in slices(roots.late, IDS_PER_COMMAND):
         await DeleteMany(context.writes, {"_id": {"$in": ids}, "thread_id": thread_id})
     chunks = await Find(context.checkpoints, all_chunks_of(thread_id), {"idle_since": 1})
     await _mark_and_delete_chunks(context, thread_id, chunks, roots.living)
@@ -369,14 +374,10 @@ async def _mark_and_delete_chunks(
 async def _update_chunks(
     context: Context, condition: Document, keys: list[bytes], change: Document
 ) -> None:
-    for ids in _slices(keys):
+    for ids in slices(keys, IDS_PER_COMMAND):
         await UpdateMany(context.checkpoints, {"_id": {"$in": ids}, **condition}, change)
 
 
 async def _delete_idle(context: Context, idle: Document, keys: list[bytes]) -> None:
-    for ids in _slices(keys):
+    for ids in slices(keys, IDS_PER_COMMAND):
         await DeleteMany(context.checkpoints, {"_id": {"$in": ids}, **idle})
-
-
-def _slices(ids: list[Any]) -> list[list[Any]]:
-    return [ids[start : start + SLICE] for start in range(0, len(ids), SLICE)]

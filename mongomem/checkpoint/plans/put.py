@@ -42,7 +42,7 @@ from mongomem.checkpoint.documents.config import (
 from mongomem.checkpoint.documents.identity import (
     LONGEST_IDENTITY,
     Member,
-    Named,
+    NamedMetadata,
     identified,
     identity,
     member,
@@ -107,7 +107,7 @@ class NewCheckpoint:
     ref: CheckpointRef
     parent_id: str | None
     checkpoint: Checkpoint
-    named: Named
+    named: NamedMetadata
     preview: Mapping[str, str | None]
 
     @property

@@ -205,7 +205,7 @@ async def _living_thread(context: Context, thread_id: str) -> tuple[Document, Th
     return documents[0], thread
 
 
-IDLE_PAGE = 200
+IDLE_PAGE_SIZE = 200
 
 
 async def delete_idle_threads(context: Context, idle_for: object, dry_run: object) -> list[Thread]:
@@ -219,8 +219,8 @@ async def delete_idle_threads(context: Context, idle_for: object, dry_run: objec
     still = {"updated_at": {"$lt": before}}
     idle: list[Thread] = []
     page: list[Thread] | None = None
-    while page is None or len(page) == IDLE_PAGE:
-        page = await list_threads(context, None, IDLE_PAGE, before, ended=True)
+    while page is None or len(page) == IDLE_PAGE_SIZE:
+        page = await list_threads(context, None, IDLE_PAGE_SIZE, before, ended=True)
         idle += [
             one for one in page if is_dry or await delete_thread(context, one.thread_id, still)
         ]

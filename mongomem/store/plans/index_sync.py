@@ -28,7 +28,12 @@ from functools import partial
 
 from bson.timestamp import Timestamp
 
-from mongomem.engine.commands import Document, Find, RunCommand
+from mongomem.engine.commands import (
+    Document,
+    Find,
+    RunCommand,
+    slices,
+)
 from mongomem.engine.effects import Compute, Sleep
 from mongomem.store.context import Context
 from mongomem.store.documents.index_config import IndexSettings
@@ -41,7 +46,7 @@ from mongomem.store.vectors.index_cache import CachedIndex
 from mongomem.store.vectors.memory_index import Change, MemoryIndex
 from mongomem.store.vectors.quantization import Vector
 from mongomem.store.vectors.selection import Candidate
-from mongomem.store.vectors.watermark import LOWEST_TIMESTAMP
+from mongomem.store.vectors.watermark import LOWEST_TIMESTAMP, ChangeRead
 
 CODE_FIELDS = {"changed_at": 1, "codes": 1, "index": 1}
 """Projection of what a `Change` is read from."""
@@ -49,7 +54,7 @@ CODE_FIELDS = {"changed_at": 1, "codes": 1, "index": 1}
 WAIT_SECONDS = 0.005
 """How often a search looks whether another one has loaded the index that both need."""
 
-PAGE = 16384
+PAGE_SIZE = 16384
 """Items read at a time: 25 MB of codes at 1,536 dimensions."""
 
 
@@ -150,13 +155,10 @@ async def _load(scope: IndexScope, cached: CachedIndex) -> None:
         if cached.size > context.index_cache.limit:
             break
         await _upsert(scope, cached, page.changes)
-    cached.advance(
-        timestamps,
-        began=began,
-        ended=context.monotonic(),
-        server_time=server_time,
-        latest=context.latest_timestamp(),
+    read = ChangeRead(
+        timestamps, began, context.monotonic(), server_time, context.latest_timestamp()
     )
+    cached.advance(read)
     cached.compact({})
 
 
@@ -206,7 +208,7 @@ async def _read_page(scope: IndexScope, before: Page) -> Page:
         _page_condition(scope, before),
         {"codes": 1},
         sort=[("_id", 1)],
-        limit=PAGE,
+        limit=PAGE_SIZE,
         hint=BY_ID,
     )
     changes = [
@@ -214,7 +216,7 @@ async def _read_page(scope: IndexScope, before: Page) -> Page:
         for document in found
         if is_id(document["_id"])
     ]
-    return Page(changes, is_last=len(found) < PAGE)
+    return Page(changes, is_last=len(found) < PAGE_SIZE)
 
 
 def _page_condition(scope: IndexScope, before: Page) -> Document:
@@ -251,12 +253,8 @@ async def _apply_changes(scope: IndexScope, cached: CachedIndex) -> list[str]:
     if outdated and cached.defers(len(outdated)):
         return outdated
     await _load_items(scope, cached, outdated)
-    cached.advance(
-        [changed_at for _, changed_at in timestamps],
-        began=began,
-        ended=context.monotonic(),
-        latest=context.latest_timestamp(),
-    )
+    met = [changed_at for _, changed_at in timestamps]
+    cached.advance(ChangeRead(met, began, context.monotonic(), latest=context.latest_timestamp()))
     return []
 
 
@@ -271,8 +269,8 @@ async def _timestamps_above_floor(
 
 async def _load_items(scope: IndexScope, cached: CachedIndex, ids: Sequence[str]) -> None:
     """Load items into an index as they are now."""
-    for start in range(0, len(ids), PAGE):
-        found = await find_by_id(scope.context, ids[start : start + PAGE], CODE_FIELDS)
+    for page in slices(ids, PAGE_SIZE):
+        found = await find_by_id(scope.context, page, CODE_FIELDS)
         await _upsert(scope, cached, _changes_in(found, scope.indexing))
 
 

@@ -77,7 +77,7 @@ async def check_model(context: Context, indexing: IndexSettings) -> None:
     sample = await _sample(context, indexing)
     if sample is not None and await _is_another_model(indexing, sample):
         error = _changed(indexing, sample)
-        if indexing.embedder.identity().said is None:
+        if indexing.embedder.identity().given is None:
             raise error
         logger.warning("mongomem: %s", error)
     context.setup_state.model_checked = True

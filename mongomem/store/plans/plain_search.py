@@ -33,7 +33,7 @@ from mongomem.store.plans.read import find_with_hint, matches_search, newest_tim
 from mongomem.store.vectors.watermark import ALLOWED_LATENESS_SECONDS
 
 NEWEST_FIRST = (("updated_at", -1), ("_id", 1))
-PAGE = 500
+PAGE_SIZE = 500
 
 LONG_SECONDS = 0.005
 """In less than this the server reads a page without letting others write (MongoDB 6.0 yields after
@@ -150,7 +150,7 @@ async def _read_pages(context: Context, query: NewestQuery, count: int) -> list[
     missed it.
     """
     began, elapsed = context.monotonic(), 0.0
-    pages = _Pages(min(PAGE, count) + query.not_excluded)
+    pages = _Pages(min(PAGE_SIZE, count) + query.not_excluded)
     while pages.may_follow and len(pages.matching) < count:
         page = await _next_page(context, query, pages)
         elapsed = context.monotonic() - began

@@ -42,7 +42,7 @@ from mongomem.store.plans.model_check import check_model
 from mongomem.store.plans.put import embed
 from mongomem.store.plans.setup import CONFIGURATION, ensure_setup, mismatch, stored_config
 
-PAGE = 100
+PAGE_SIZE = 100
 
 REINDEX_FIELDS = {**ITEM_FIELDS, "index_fields": 1, "changed_at": 1, "generation": 1, "vectors": 1}
 
@@ -240,7 +240,7 @@ async def _unconverted(context: Context, claim: Claim, ids: Document) -> list[Do
         {**condition, "_id": ids},
         REINDEX_FIELDS,
         sort=[("_id", 1)],
-        limit=PAGE,
+        limit=PAGE_SIZE,
         hint=BY_ID,
     )
 

@@ -28,7 +28,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mongomem.engine.commands import Document, Find
+from mongomem.engine.commands import (
+    Document,
+    Find,
+    slices,
+)
 from mongomem.store.context import Context
 from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.item import BY_CHANGE, ITEM_FIELDS, entries_in, name_of
@@ -56,7 +60,7 @@ ScoredItem: TypeAlias = tuple[StoredItem, float]
 SCORING_FIELDS = {**ITEM_FIELDS, "index": 1, "vectors.vector": 1}
 """Projection of what an item and its score are read from."""
 
-PAGE = 2_000
+PAGE_SIZE = 2_000
 """Candidates read at a time: 12 MB of vectors of 1,536 dimensions."""
 
 OVERSAMPLING = 4
@@ -202,8 +206,7 @@ async def _rescore(query: _Query, candidates: Candidates, rescored: _Rescored) -
     """Read and score the candidates that were not read before, a page at a time."""
     new = [item for item in candidates.ids if item not in rescored.seen]
     narrowed = query.search.narrowed
-    for start in range(0, len(new), PAGE):
-        ids = new[start : start + PAGE]
+    for ids in slices(new, PAGE_SIZE):
         documents = await find_by_id(query.context, ids, SCORING_FIELDS, narrowed)
         if not narrowed and len(documents) < len(ids):
             candidates.on_missing({*ids} - {document["_id"] for document in documents})

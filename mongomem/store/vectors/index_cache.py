@@ -18,7 +18,7 @@ from mongomem.engine.locks import Guarded
 from mongomem.store.vectors.memory_index import Change, MemoryIndex
 from mongomem.store.vectors.quantization import Metric, Vector
 from mongomem.store.vectors.selection import Candidate
-from mongomem.store.vectors.watermark import HIGHEST_TIMESTAMP, Watermark
+from mongomem.store.vectors.watermark import HIGHEST_TIMESTAMP, ChangeRead, Watermark
 
 COMPACTED_ITEMS = 1_000
 """So many items more than twice those at the last compaction make another one due."""
@@ -90,22 +90,10 @@ class CachedIndex(Guarded):
             self._deferrals = 0
             return False
 
-    def advance(
-        self,
-        timestamps: list[Timestamp],
-        *,
-        began: float,
-        ended: float,
-        server_time: int = 0,
-        latest: Timestamp = HIGHEST_TIMESTAMP,
-    ) -> None:
-        """Advance the watermark by what a read found, all of which is in the index. See
-        `Watermark.advance`.
-        """
+    def advance(self, read: ChangeRead) -> None:
+        """Advance the watermark by what a read found, all of which is in the index."""
         with self._lock:
-            self.watermark.advance(
-                timestamps, began=began, ended=ended, server_time=server_time, latest=latest
-            )
+            self.watermark.advance(read)
 
     def outdated(self, timestamps: Iterable[tuple[str, Timestamp]]) -> list[str]:
         """See `MemoryIndex.outdated`."""

@@ -20,6 +20,7 @@ ahead of them was not given by a server, and does not raise the floor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bson.timestamp import Timestamp
@@ -44,6 +45,26 @@ def latest_timestamp(unix_time: float) -> Timestamp:
     return Timestamp(min(MAX_SECOND, int(unix_time) + MAX_DRIFT_SECONDS), 0)
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeRead:
+    """A read of what has changed above the floor.
+
+    Attributes:
+        timestamps: All timestamps above the floor that it found.
+        began: When it began, in seconds of the monotonic clock.
+        ended: When it ended.
+        server_time: The server's time of day before it, in seconds since 1970; 0 where it is not
+            known.
+        latest: See `latest_timestamp`. Higher timestamps do not count.
+    """
+
+    timestamps: Sequence[Timestamp]
+    began: float
+    ended: float
+    server_time: int = 0
+    latest: Timestamp = HIGHEST_TIMESTAMP
+
+
 @dataclass(slots=True)
 class Watermark:
     """What was seen until now.
@@ -63,31 +84,14 @@ class Watermark:
     next_floor: Timestamp = LOWEST_TIMESTAMP
     next_floor_valid_at: float = 0.0
 
-    def advance(
-        self,
-        timestamps: list[Timestamp],
-        *,
-        began: float,
-        ended: float,
-        server_time: int = 0,
-        latest: Timestamp = HIGHEST_TIMESTAMP,
-    ) -> None:
-        """Raise the floor by what a read found.
-
-        Args:
-            timestamps: All timestamps above the floor that the read found.
-            began: When the read began, in seconds of the monotonic clock.
-            ended: When it ended.
-            server_time: The server's time of day before the read, in seconds since 1970; 0 where it
-                is not known.
-            latest: See `latest_timestamp`. Higher timestamps do not count.
-        """
-        given_by_server = [timestamp for timestamp in timestamps if timestamp <= latest]
+    def advance(self, read: ChangeRead) -> None:
+        """Raise the floor by what a read found."""
+        given_by_server = [one for one in read.timestamps if one <= read.latest]
         self.highest = max([self.highest, *given_by_server])
-        if began >= self.next_floor_valid_at:
+        if read.began >= self.next_floor_valid_at:
             self.floor = max(self.floor, self.next_floor)
             self.next_floor = self.highest
-            self.next_floor_valid_at = ended + ALLOWED_LATENESS_SECONDS
-        settled = max(self.highest.time, server_time) - ALLOWED_LATENESS_SECONDS
+            self.next_floor_valid_at = read.ended + ALLOWED_LATENESS_SECONDS
+        settled = max(self.highest.time, read.server_time) - ALLOWED_LATENESS_SECONDS
         self.floor = max(self.floor, Timestamp(max(0, settled), 0))
         self.loaded = True

@@ -1,0 +1,112 @@
+"""The cache of indexes: its bound, and the state of their synchronization."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from bson.timestamp import Timestamp
+
+from mongomem.store.documents.namespace import paths_meet
+from mongomem.store.vectors.index_cache import (
+    COMPACTED_ITEMS,
+    LOAD_SECONDS,
+    MAX_DEFERRALS,
+    MAX_DEFERRED,
+    CachedIndex,
+    IndexCache,
+)
+from mongomem.store.vectors.memory_index import Change, MemoryIndex
+from mongomem.store.vectors.quantization import (
+    Metric,
+    quantize,
+)
+
+
+def at(number: int) -> Timestamp:
+    return Timestamp(number, 1)
+
+
+def change(name: str, number: int, rows: Any, metric: Metric = "cosine") -> Change:
+    return Change(name, at(number), None if rows is None else quantize(np.atleast_2d(rows), metric))
+
+
+def test_the_indexes_stay_within_their_limit() -> None:
+    cache = IndexCache(limit=60_000)
+    for name in ("a", "b", "c", "d"):
+        index = cache.get(name, 16, "cosine")
+        index.upsert(change(f"{name}{n}", n + 1, np.ones(16, np.float32)) for n in range(40))
+        cache.get("a", 16, "cosine")
+        cache.evict(name)
+        assert cache.size <= 60_000
+    assert len(cache.get("a", 16, "cosine").index) == 40
+    assert len(cache.get("b", 16, "cosine").index) == 0
+
+
+def test_forgetting_a_namespace_forgets_what_is_above_and_below() -> None:
+    cache = IndexCache(limit=10**9)
+    for path in ("", "u1", "u1\x00a", "u1\x00a\x00b", "u10"):
+        cache.get(path, 2, "cosine").upsert([change("x", 1, [1, 0])])
+    cache.invalidate(partial(paths_meet, "u1\x00a"))
+    assert [
+        path
+        for path in ("", "u1", "u1\x00a", "u1\x00a\x00b", "u10")
+        if len(cache.get(path, 2, "cosine").index)
+    ] == ["u10"]
+
+
+def test_indexes_without_items_count_too() -> None:
+    cache = IndexCache(limit=1_000_000)
+    for number in range(3_000):
+        cache.get(f"u{number}", 1536, "cosine")
+        cache.evict(f"u{number}")
+    assert 900_000 < cache.size <= 1_000_000
+    assert len(cache._indexes) < 1_000
+
+
+def test_an_eviction_measures_one_index_however_many_are_held() -> None:
+    asked: list[str] = []
+
+    class Counted(MemoryIndex):
+        @property
+        def size(self) -> int:
+            asked.append("size")
+            return 1
+
+    cache = IndexCache(limit=10_000)
+    for number in range(500):
+        cache._indexes[f"u{number}"] = CachedIndex(Counted(2, "cosine"))
+        cache.get(f"u{number}", 2, "cosine")
+        cache.evict(f"u{number}")
+    assert len(asked) <= 2 * 500
+    assert cache.size == 500
+
+
+def test_one_caller_at_a_time_loads_an_index() -> None:
+    cached = IndexCache(limit=10**9).get("u1", 2, "cosine")
+    assert cached.claim_load(100.0)
+    assert not cached.claim_load(100.0 + LOAD_SECONDS / 2)
+    assert cached.claim_load(100.0 + LOAD_SECONDS)
+    cached.release_load()
+    assert cached.claim_load(100.0 + LOAD_SECONDS)
+
+
+def test_few_changes_are_deferred_a_few_times_in_a_row() -> None:
+    cached = IndexCache(limit=10**9).get("u1", 2, "cosine")
+    expected = [True] * MAX_DEFERRALS + [False]
+    assert [cached.defers(MAX_DEFERRED) for _ in expected * 2] == expected * 2
+    assert cached.defers(1)
+    assert not cached.defers(MAX_DEFERRED + 1)
+    assert [cached.defers(1) for _ in expected] == expected
+
+
+def test_a_compaction_is_due_again_once_an_index_has_doubled() -> None:
+    cached = IndexCache(limit=10**9).get("u1", 2, "cosine")
+    for size, is_due in ((COMPACTED_ITEMS, False), (COMPACTED_ITEMS + 1, True)):
+        cached.upsert(change(f"{n}", 1, None) for n in range(size))
+        assert cached.needs_compaction is is_due
+    cached.compact({f"{n}": at(1) for n in range(1, COMPACTED_ITEMS + 1)})
+    assert not cached.needs_compaction
+    assert not cached.has_grown
+    assert set(cached.timestamps()) == {"0"}

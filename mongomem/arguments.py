@@ -174,6 +174,8 @@ def checked_text(name: str, value: object, error: type[MongomemError] = InvalidI
         InvalidInputError: Or the `error` given: it is no string, or holds a surrogate, which is no
             character.
     """
+    if type(value) is str and value.isascii():
+        return value
     if not isinstance(value, str):
         raise error(f"{name} must be a string, not {shown(value)}")
     text = str.__str__(value)  # and not what a subclass says of itself

@@ -19,6 +19,7 @@ from pymongo.errors import AutoReconnect
 from mongomem.engine.commands import BulkWrite, Command, Plan
 from mongomem.engine.mongomock import MongomockDatabase
 from mongomem.engine.runners import BlockingRunner, begin, run_steps
+from mongomem.engine.writes import UpdateCommand
 
 __all__ = ["FailingRunner", "MongomockDatabase", "RecordingRunner"]
 
@@ -65,7 +66,8 @@ class FailingRunner:
     """Run plans blocking on `database` and fail at the `at`-th command (from 0).
 
     `performed` says how much of that command reaches the database: nothing (False), all of it
-    (True: the reply is lost), or, for an ordered `BulkWrite`, its first n writes.
+    (True: the reply is lost), or, for an `UpdateCommand` or an ordered `BulkWrite`, its first n
+    writes.
     """
 
     database: Any
@@ -83,6 +85,7 @@ class FailingRunner:
             return command.perform(database)
         if self.performed is True:
             command.perform(database)
-        elif self.performed and isinstance(command, BulkWrite):
-            replace(command, writes=command.writes[: self.performed]).perform(database)
+        elif self.performed and isinstance(command, BulkWrite | UpdateCommand):
+            some: Any = command.writes[: self.performed]
+            replace(command, writes=some).perform(database)
         raise self.error

@@ -59,7 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checkpoint.plans": {
         *("checkpoint.plans", "checkpoint.context", "checkpoint.caches", "checkpoint.damage"),
         *("checkpoint.documents", "checkpoint.serde", "schema"),
-        *("engine.commands", "engine.effects", "engine.upserts"),
+        *("engine.commands", "engine.effects", "engine.writes"),
     },
     "store.vectors": {"store.vectors", "engine.locks"},
     "store.damage": set(),
@@ -83,7 +83,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "store.vectors",
             "schema",
         ),
-        *("engine.commands", "engine.effects", "engine.upserts"),
+        *("engine.commands", "engine.effects", "engine.writes"),
     },
     "checkpoint.saver": {"checkpoint", "engine", "schema.names"},
     "checkpoint.thread_methods": {"checkpoint", "engine"},

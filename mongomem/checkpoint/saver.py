@@ -127,6 +127,7 @@ class MongoSaver(ThreadMethods):
         check_chunks: bool = True,
     ) -> None:
         super().__init__(serde=checked_serde(serde))
+        self._made: tuple[object, Context | None] = None, None
         self._runners = runners_for(client, db_name, concerns)
         self._caches = SaverCaches(
             checked_number("cache_bytes", cache_bytes, error=ConfigurationError),
@@ -335,6 +336,11 @@ class MongoSaver(ThreadMethods):
         return super().with_allowlist(checked_allowlist(extra_allowlist))
 
     def _context(self) -> Context:
-        # The serializer is read at call time: with_allowlist clones differ in it alone.
-        serializer = ValueSerializer.of(self.serde, self._caches.messages, self._options.policy)
-        return Context(self._options, serializer, self._caches)
+        # The serializer is looked at in every call: with_allowlist clones differ in it alone.
+        serde, context = self._made
+        if context is None or serde is not self.serde:
+            serde = self.serde
+            serializer = ValueSerializer.of(serde, self._caches.messages, self._options.policy)
+            context = Context(self._options, serializer, self._caches)
+            self._made = serde, context
+        return context

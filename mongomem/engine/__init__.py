@@ -16,7 +16,8 @@ Outside of it, embedders do (`embeddings/custom` runs a loop for functions that 
     client_context   from_conn_string: a client is made, asked whether its servers are there, and
                      closed
     request_batcher  concurrent awaited calls of one kind become one batch
-    upserts          the plan that writes documents which others may be making at the same moment
+    writes           writes that others may be making at the same moment, and those that are sent
+                     once
     mongomock        the adapter that makes a mongomock database answer the commands
     clock            the time, where a caller gives no other clock
 

@@ -171,6 +171,10 @@ class Update:
     def request(self) -> pymongo.UpdateOne:
         return pymongo.UpdateOne(self.filter, self.update, upsert=self.upsert)
 
+    def statement(self) -> Document:
+        """Return the statement of an ``update`` command."""
+        return {"q": self.filter, "u": self.update, "upsert": self.upsert}
+
 
 @dataclass(frozen=True, slots=True)
 class Replace:
@@ -181,6 +185,10 @@ class Replace:
 
     def request(self) -> pymongo.ReplaceOne[Document]:
         return pymongo.ReplaceOne(self.filter, self.document, upsert=True)
+
+    def statement(self) -> Document:
+        """Return the statement of an ``update`` command."""
+        return {"q": self.filter, "u": self.document, "upsert": True}
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,29 @@ class MongomockDatabase:
     def __getitem__(self, name: str) -> MongomockCollection:
         return MongomockCollection(self.database[name])
 
+    @property
+    def write_concern(self) -> pymongo.WriteConcern:
+        return pymongo.WriteConcern()
+
     def command(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Accept ``collMod`` and its kind: mongomock has nothing that they could change."""
+        """Perform ``update`` and ``insert``; accept ``collMod`` and its kind, since mongomock has
+        nothing that they could change.
+        """
+        if "insert" in command:
+            inserts = [pymongo.InsertOne(document) for document in command["documents"]]
+            return self[command["insert"]].answer(inserts, ordered=False)
+        if "update" in command:
+            updates = [_request(statement) for statement in command["updates"]]
+            return self[command["update"]].answer(updates, ordered=True)
         return {"ok": 1.0, "command": command}
+
+
+def _request(statement: dict[str, Any]) -> Any:
+    """Return the request of PyMongo that is a statement of an ``update`` command."""
+    change, is_upsert = statement["u"], statement["upsert"]
+    is_update = isinstance(change, list) or next(iter(change)).startswith("$")
+    kind: Any = pymongo.UpdateOne if is_update else pymongo.ReplaceOne
+    return kind(statement["q"], change, upsert=is_upsert)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +61,14 @@ class MongomockCursor:
 
     def to_list(self) -> list[dict[str, Any]]:
         return list(self.documents)
+
+
+def _value_of(expression: Any, document: dict[str, Any]) -> Any:
+    """Return the value of a field, or of the first of several that is not null."""
+    if isinstance(expression, str):
+        return document.get(expression.strip("$"))
+    values = [_value_of(one, document) for one in expression["$ifNull"]]
+    return next((one for one in values if one is not None), None)
 
 
 @dataclass(slots=True)
@@ -88,12 +116,14 @@ class MongomockCollection:
         return [{**document, lookup["as"]: self._looked_up(document, lookup)} for document in found]
 
     def _looked_up(self, document: dict[str, Any], lookup: dict[str, Any]) -> list[dict[str, Any]]:
-        """Run a pipeline that begins with a match, where a variable may be equated with a field."""
+        """Run a pipeline that begins with a match, where variables may bound fields."""
         match, *rest = lookup["pipeline"]
         place = {field: value for field, value in match["$match"].items() if field != "$expr"}
-        if equation := match["$match"].get("$expr"):
-            field, variable = (operand.strip("$") for operand in equation["$eq"])
-            place[field] = document[lookup["let"][variable].strip("$")]
+        for bound in match["$match"].get("$expr", {}).get("$and", ()):
+            ((operator, operands),) = bound.items()
+            field, variable = (operand.strip("$") for operand in operands)
+            value = _value_of(lookup["let"][variable], document)
+            place[field] = {**place.get(field, {}), operator: value}
         return list(self.collection.database[lookup["from"]].aggregate([{"$match": place}, *rest]))
 
     def list_indexes(self) -> list[dict[str, Any]]:
@@ -138,7 +168,19 @@ class MongomockCollection:
             raise BulkWriteError({"writeErrors": failures})
         return result
 
+    def answer(self, requests: list[Any], *, ordered: bool) -> dict[str, Any]:
+        """Perform requests; return what a server answers."""
+        try:
+            result = self.bulk_write(requests, ordered=ordered)
+        except BulkWriteError as error:
+            return {"ok": 1.0, "n": 0, **error.details}
+        upserted = [{"index": index, "_id": key} for index, key in result.upserted_ids.items()]
+        return {"ok": 1.0, "n": result.matched_count + len(upserted), "upserted": upserted}
+
     def _write_one(self, index: int, request: Any, result: MongomockBulkResult) -> None:
+        if isinstance(request, pymongo.InsertOne):
+            self.collection.insert_one(request._doc)
+            return
         if isinstance(request, pymongo.DeleteOne):
             result.deleted_count += self.collection.delete_one(request._filter).deleted_count
             return

@@ -8,7 +8,7 @@ import asyncio
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -18,7 +18,8 @@ from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from mongomem import ConfigurationError, MongoMemory, MongoSaver, MongoStore
-from mongomem.engine.commands import BulkWrite, CreateIndexes, Find, ListIndexes
+from mongomem.engine.commands import BulkWrite, CreateIndexes, DatabaseCommand, Find, ListIndexes
+from mongomem.engine.writes import SentOnce
 from mongomem.local_server.mongod import find_mongod
 from mongomem.testing import RecordingRunner
 from support.graphs import Steps
@@ -295,12 +296,14 @@ async def test_a_unique_index_of_somebody_else_is_named_and_nothing_is_repeated(
     database_name: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    database, written = mongo_client[database_name], list[BulkWrite]()
-    issue = BulkWrite.issue
+    database, written = mongo_client[database_name], list[DatabaseCommand[Any]]()
 
-    def recorded(command: BulkWrite, target: Any) -> Any:
-        written.append(command)
-        return issue(command, target)
+    def recorded(issue: Callable[..., Any]) -> Callable[..., Any]:
+        def issued(command: DatabaseCommand[Any], target: Any) -> Any:
+            written.append(command)
+            return issue(command, target)
+
+        return issued
 
     async with client_of(kind, mongo_uri) as client:
         memory = MongoMemory(client, database_name)
@@ -313,7 +316,8 @@ async def test_a_unique_index_of_somebody_else_is_named_and_nothing_is_repeated(
         database["mongomem_checkpoints"].delete_many({"type": {"$ne": "thread"}})
         for name, keys in UNIQUE.items():
             database[name].create_index(keys, name="theirs", unique=True)
-        monkeypatch.setattr(BulkWrite, "issue", recorded)
+        for kind_of_write in (BulkWrite, SentOnce):
+            monkeypatch.setattr(kind_of_write, "issue", recorded(kind_of_write.issue))
         calls = {
             "mongomem_checkpoints": Steps(saver, "other").put(a=1),
             "mongomem_checkpoint_writes": saver(

@@ -22,6 +22,7 @@ from mongomem.checkpoint.plans import delete as delete_plan
 from mongomem.checkpoint.plans import prune as prune_plan
 from mongomem.checkpoint.plans import put as put_plan
 from mongomem.checkpoint.plans import read as read_plan
+from mongomem.checkpoint.plans.thread_state import read_base
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.engine.commands import DatabaseCommand, Plan
 from mongomem.testing import MongomockDatabase
@@ -139,7 +140,7 @@ async def put(world: World, *, warm: bool) -> Any:
     saver = world.saver()
     if warm:
         await read_plan.get_tuple(saver._context(), world.parent)
-        thread = await put_plan.read_base(saver._context(), _address(world))
+        thread = await read_base(saver._context(), _address(world))
         saver._caches.threads.put("t", thread.thread)
         saver._caches.parents.put(_address(world), thread.parent)
     return await put_plan.put(saver._context(), world.parent, CHECKPOINTS[3], METADATA)

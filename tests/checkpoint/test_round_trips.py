@@ -20,8 +20,8 @@ from pymongo import AsyncMongoClient, MongoClient
 from pymongo.monitoring import CommandListener
 
 from mongomem.checkpoint.saver import MongoSaver
-from mongomem.engine.commands import BulkWrite
 from mongomem.engine.effects import HEAVY_BYTES
+from mongomem.engine.writes import UpdateCommand
 from mongomem.errors import UsageError
 from support.graphs import State, Steps
 from support.savers import Calls
@@ -138,10 +138,10 @@ async def test_no_lock_makes_puts_wait_for_each_other(
     saver: MongoSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await saver.asetup()
-    calls, perform = Calls(saver, "awaiting"), BulkWrite.aperform
+    calls, perform = Calls(saver, "awaiting"), UpdateCommand.aperform
     under_way, all_there = 0, asyncio.Event()
 
-    async def together(command: BulkWrite, database: Any) -> Any:
+    async def together(command: UpdateCommand, database: Any) -> Any:
         nonlocal under_way
         under_way += 1
         if under_way == 100:
@@ -149,7 +149,7 @@ async def test_no_lock_makes_puts_wait_for_each_other(
         await asyncio.wait_for(all_there.wait(), HANG_SECONDS)
         return await perform(command, database)
 
-    monkeypatch.setattr(BulkWrite, "aperform", together)
+    monkeypatch.setattr(UpdateCommand, "aperform", together)
     await asyncio.gather(*(Steps(calls, str(uuid4())).put(a=1) for _ in range(100)))
     assert under_way >= 100
 

@@ -16,7 +16,7 @@ from pymongo.errors import BulkWriteError
 from mongomem import IndexMismatchError, MongoMemory, MongoStore
 from mongomem.engine.commands import BulkWrite, Delete, Update
 from mongomem.engine.effects import Sleep
-from mongomem.engine.upserts import bulk_upsert
+from mongomem.engine.writes import bulk_upsert
 from support.bag_of_words import bag_of_words
 
 NS = ("u", "memories")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mongomem.engine.commands import BulkWrite, Command, DatabaseCommand, Plan
+from mongomem.engine.writes import UpdateCommand
 
 
 class Stepped:
@@ -109,9 +110,10 @@ class Split:
                 resume, answer = plan.throw, error
 
     def _perform(self, command: Command[Any]) -> Any:
-        if self.has_split or not (
-            isinstance(command, BulkWrite) and command.ordered and len(command.writes) > 1
-        ):
+        is_ordered = isinstance(command, UpdateCommand) or (
+            isinstance(command, BulkWrite) and command.ordered
+        )
+        if self.has_split or not is_ordered or len(command.writes) == 1:
             return command.perform(self.database)
         self.has_split = True
         place = len(command.writes) - 1

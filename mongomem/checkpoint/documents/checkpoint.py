@@ -344,6 +344,8 @@ def _by_channel(field: str, values: object) -> dict[str, Any]:
 
 def _checked_version(version: object) -> str | int | float:
     """Return a version in its built-in type, whatever a subclass of it does."""
+    if type(version) is str or type(version) is int:
+        return version
     if isinstance(version, str):
         return str.__str__(version)
     if isinstance(version, float):

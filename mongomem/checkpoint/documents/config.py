@@ -91,6 +91,8 @@ def identifier(name: str, value: object) -> str:
         InvalidInputError: It is no identifier (`text_of`), no valid Unicode, or longer than
             `LONGEST_IDENTIFIER`.
     """
+    if type(value) is str and value.isascii() and len(value) <= LONGEST_IDENTIFIER:
+        return value
     text = text_of(value)
     if text is None:
         kinds = "or an int, a UUID, an ObjectId or an enum of these"
@@ -126,9 +128,10 @@ def optional_identifier(name: str, value: object) -> str | None:
 
 def configurable(config: object) -> Mapping[str, Any]:
     """Return the ``configurable`` part of a config, which callers may have got wrong."""
-    if (found := checked_mapping("config", config).get("configurable")) is None:
+    given = config if type(config) is dict else checked_mapping("config", config)
+    if (found := given.get("configurable")) is None:
         raise InvalidInputError('config must be {"configurable": {"thread_id": ..., ...}}')
-    return checked_mapping('config["configurable"]', found)
+    return found if type(found) is dict else checked_mapping('config["configurable"]', found)
 
 
 def given_thread(thread_id: object) -> str:

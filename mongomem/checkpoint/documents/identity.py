@@ -105,6 +105,8 @@ def _source(values: object) -> dict[Any, Any]:
     subclasses of them do.
     """
     fields = {} if values is None else checked_mapping("metadata", values)
+    if set(map(type, fields)) <= {str}:
+        return fields
     return {
         str.__str__(key) if isinstance(key, str) else key: value for key, value in fields.items()
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
@@ -85,13 +86,12 @@ def _is_text(value: object) -> bool:
 
 def is_field(key: object) -> bool:
     """Whether a key can be a part of a dotted path of the query language."""
-    return (
-        isinstance(key, str)
-        and _is_text(key)
-        and key != ""
-        and "." not in key
-        and not key.startswith("$")
-    )
+    return type(key) is str and _is_name(key)
+
+
+@lru_cache(maxsize=1024)
+def _is_name(key: str) -> bool:
+    return _is_text(key) and key != "" and "." not in key and not key.startswith("$")
 
 
 def queryable_value(value: Any, longest: int = LONGEST_TEXT) -> Any:
@@ -104,6 +104,8 @@ def queryable_value(value: Any, longest: int = LONGEST_TEXT) -> Any:
         return value if abs(value) <= LARGEST_INTEGER else ABSENT
     if type(value) is float:
         return value if math.isfinite(value) else ABSENT
+    if type(value) in (dict, list) and not value:
+        return type(value)()
     return ABSENT if excess(value, LONGEST_COPY) else _readable_container(value)
 
 

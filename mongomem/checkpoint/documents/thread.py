@@ -242,10 +242,14 @@ def lasting_changes(thread: ThreadState, use: ThreadUse) -> tuple[Document, Docu
 def members_after(thread: ThreadState, use: ThreadUse) -> Members:
     """Return the members of a thread once it has been used so."""
     more = _more(thread, use)
-    return more if thread.begins else together(thread.members, more)
+    if thread.begins:
+        return more
+    return together(thread.members, more) if more else thread.members
 
 
 def _more(thread: ThreadState, use: ThreadUse) -> Members:
+    if not (thread.begins or any(use.members.values())):
+        return {}
     present = dict.fromkeys(use.members, frozenset[Member]()) if thread.begins else thread.members
     return additions(present, use.members)
 

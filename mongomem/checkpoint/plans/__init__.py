@@ -11,7 +11,7 @@
     delete         delete_thread; tombstones, and what is left behind them
     prune          prune, delete_for_runs; garbage
     threads        list_threads, update_thread, delete_idle_threads
-    thread_state   read, make and touch the thread document
+    thread_state   read, make and touch the thread document; what a put on a thread stands on
 
 Rules that every plan keeps:
 

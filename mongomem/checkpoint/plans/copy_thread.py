@@ -51,7 +51,7 @@ from mongomem.engine.commands import (
     slices,
 )
 from mongomem.engine.effects import Compute
-from mongomem.engine.upserts import is_duplicate_key_only
+from mongomem.engine.writes import is_duplicate_key_only
 from mongomem.errors import InvalidInputError
 
 PAGE_SIZE = 1000

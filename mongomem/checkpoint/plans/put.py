@@ -30,9 +30,7 @@ from mongomem.checkpoint.documents.checkpoint import (
     encode_checkpoint,
 )
 from mongomem.checkpoint.documents.collections import (
-    checkpoint_doc_id,
     chunk_doc_id,
-    thread_doc_id,
 )
 from mongomem.checkpoint.documents.config import (
     CheckpointRef,
@@ -42,6 +40,7 @@ from mongomem.checkpoint.documents.config import (
 from mongomem.checkpoint.documents.identity import (
     LONGEST_IDENTITY,
     Member,
+    Members,
     NamedMetadata,
     identified,
     identity,
@@ -57,22 +56,15 @@ from mongomem.checkpoint.documents.thread import (
     members_after,
 )
 from mongomem.checkpoint.plans.delete import clean_now_and_then
-from mongomem.checkpoint.plans.load import (
-    MissingChunkError,
-    load_bodies,
-    read_checkpoints,
-    resolve_hash_lists,
-)
-from mongomem.checkpoint.plans.restore import chunks_by_channel
 from mongomem.checkpoint.plans.setup import ensure_setup
 from mongomem.checkpoint.plans.thread_state import (
     MAX_ATTEMPTS,
+    PutBase,
     backoff,
+    base_from_cache,
     chunk_writes,
     contention_error,
-    is_usable,
-    new_thread,
-    read_state,
+    read_base,
     touch,
 )
 from mongomem.checkpoint.serde.channels import (
@@ -87,9 +79,13 @@ from mongomem.checkpoint.serde.channels import (
 )
 from mongomem.checkpoint.serde.copies import detached, detached_values, own_copy
 from mongomem.checkpoint.serde.size_estimate import size_to_serialize
-from mongomem.engine.commands import BulkWrite, Document, Find, Replace, Write
+from mongomem.engine.commands import BulkWrite, Document, Replace, Update
 from mongomem.engine.effects import Compute
-from mongomem.engine.upserts import is_duplicate_key_only
+from mongomem.engine.writes import OutcomeUnknownError, UpdateCommand, is_duplicate_key_only
+
+SMALL_BYTES, MOST_STATEMENTS = 2**20, 16
+"""What a put may write by one command that the driver does not cut. Identifiers of 64 KB stand in a
+statement twice, so 16 statements are below 16 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +142,32 @@ async def put(
     base = base_from_cache(context, ref)
     values = dict(given or await _serialized(context, checkpoint, new.metadata, base))
     await ensure_setup(context)
+    await _store_by_attempts(context, ref, new, values, base)
+    context.caches.parents.pop(ref)
+    await clean_now_and_then(context)
+    return new.ref.config()
+
+
+async def _store_by_attempts(
+    context: Context,
+    ref: CheckpointRef,
+    new: NewCheckpoint,
+    values: dict[str, Serialized],
+    base: PutBase | None,
+) -> None:
+    """Store a put on its base, and on what is there now where the base does not hold. Where nobody
+    knows whether it was stored, it is stored once more, as a driver repeats a write.
+    """
     for attempt in range(MAX_ATTEMPTS):
         if base is None:
             base = await read_base(context, ref)
             values |= serialize_values(new.checkpoint, base.parent, context.serializer, done=values)
-        if await _attempt(context, new, values, base):
-            context.caches.parents.pop(ref)
-            await clean_now_and_then(context)
-            return new.ref.config()
+        try:
+            if await _attempt(context, new, values, base):
+                return
+        except OutcomeUnknownError as error:
+            if attempt > 0:
+                raise error.met from None
         context.caches.invalidate_thread(ref.thread_id)
         base = None
         await backoff(attempt)
@@ -170,7 +184,7 @@ def _new_checkpoint(
     """Return what is to be stored, in copies of its own, of a checkpoint that was checked."""
     child = ref.at(identifier("checkpoint id", checkpoint["id"]))
     whole = named(config, metadata, context.options.metadata_keys)
-    whole = replace(whole, metadata=detached(whole.metadata))
+    whole = NamedMetadata(detached(whole.metadata), whole.by_key)
     preview = preview_of(checkpoint, ref.checkpoint_ns, context.clear_metadata)
     return NewCheckpoint(child, ref.checkpoint_id, own_copy(checkpoint), whole, preview)
 
@@ -197,13 +211,14 @@ async def _attempt(
 ) -> bool:
     """Encode and store a put; say whether its base still holds."""
     thread = await touch(context, new.ref.thread_id, base.thread)
-    base = replace(base, thread=thread)
+    if thread is not base.thread:
+        base = replace(base, thread=thread)
     work = partial(encode, values, new.checkpoint, base.parent, thread.name_key)
     encoded: EncodedCheckpoint = await Compute(work, sum(len(data) for _, data in values.values()))
     use = _thread_use(context, new, thread)
     if not await _store(context, new, encoded, base, use):
         return False
-    _cache(context, new, encoded, replace(thread, members=members_after(thread, use)))
+    _cache(context, new, encoded, thread, members_after(thread, use))
     return True
 
 
@@ -212,8 +227,10 @@ async def _store(
 ) -> bool:
     """Write a put in one ordered command; say whether its base still holds."""
     writes = _writes(context, new, encoded, base, use)
+    is_small = len(writes) <= MOST_STATEMENTS and encoded.new_bytes <= SMALL_BYTES
+    command = UpdateCommand if is_small else BulkWrite
     try:
-        reply = await BulkWrite(context.checkpoints, writes)
+        reply = await command(context.checkpoints, writes)
     except BulkWriteError as error:
         if is_duplicate_key_only(error):
             return False
@@ -225,7 +242,7 @@ async def _store(
 
 def _writes(
     context: Context, new: NewCheckpoint, encoded: EncodedCheckpoint, base: PutBase, use: ThreadUse
-) -> list[Write]:
+) -> list[Update | Replace]:
     """Return the writes of a put in their order: chunks, the thread, the checkpoint."""
     now, thread_id, serializer = context.now(), new.ref.thread_id, context.serializer
     stored = StoredCheckpoint(
@@ -265,12 +282,9 @@ def _thread_use(context: Context, new: NewCheckpoint, thread: ThreadState) -> Th
     so that the document is bounded.
     """
     keys = tuple(dict.fromkeys((*context.options.metadata_keys, *thread.members)))
-    own = {
-        key: value
-        for key, value in identified(new.metadata, keys).items()
-        if key not in STEP_METADATA
-    }
-    shown, _ = queryable_copy(own, context.clear_metadata, keys)
+    own = {key: value for key, value in new.metadata.items() if key not in STEP_METADATA}
+    own = identified(own, keys) if own else own
+    shown = queryable_copy(own, context.clear_metadata, keys)[0] if own else {}
     given = {key: shown.pop(key) for key in keys if key in shown}
     lasting = {key: value for key, value in given.items() if value is not None}
     last = {"updated_at": context.now(), "last_metadata": shown, **new.preview}
@@ -303,7 +317,11 @@ def _named_by(metadata: Mapping[str, Any], key: str) -> list[str]:
 
 
 def _cache(
-    context: Context, new: NewCheckpoint, encoded: EncodedCheckpoint, thread: ThreadState
+    context: Context,
+    new: NewCheckpoint,
+    encoded: EncodedCheckpoint,
+    thread: ThreadState,
+    members: Members,
 ) -> None:
     """Keep what the next put and the next read will need."""
     thread_id = new.ref.thread_id
@@ -311,90 +329,10 @@ def _cache(
         context.caches.chunks.put(chunk_doc_id(thread_id, name), piece)
     versions = dict(new.checkpoint["channel_versions"])
     parent = ParentState(versions, encoded.channels, encoded.referenced, thread.generation)
-    begun = replace(
-        thread,
-        begins=False,
-        stamped_at=context.now() if thread.begins else thread.stamped_at,
-        compress=encoded.compress,
-    )
     context.caches.parents.put(new.ref, parent)
-    context.caches.threads.put(thread_id, begun)
-
-
-@dataclass(frozen=True, slots=True)
-class PutBase:
-    """What a put stands on.
-
-    Attributes:
-        thread: Its thread.
-        exists: Whether the thread document is known to be there.
-        parent: What the parent document holds, or nothing where there is none to rely on.
-        parent_is_hidden: Whether the parent was removed and is kept for replay only.
-    """
-
-    thread: ThreadState
-    exists: bool
-    parent: ParentState
-    parent_is_hidden: bool = False
-
-
-def base_from_cache(context: Context, ref: CheckpointRef) -> PutBase | None:
-    """Return what a put on `ref` stands on from the caches alone, or None where they do
-    not suffice.
-    """
-    thread = context.caches.threads.get(ref.thread_id)
-    if thread is None or not is_usable(context, thread):
-        return None
-    if ref.checkpoint_id is None:
-        return PutBase(thread, True, NO_PARENT)
-    parent = context.caches.parents.get(ref)
-    if parent is None or parent.generation != thread.generation:
-        return None
-    return PutBase(thread, True, parent)
-
-
-async def read_base(context: Context, ref: CheckpointRef) -> PutBase:
-    """Read what a put on `ref` stands on, in one round trip and one for each level of hashes
-    above the first.
-    """
-    thread_document, parent_document = await _thread_and_parent(context, ref)
-    thread = read_state(context, thread_document) or new_thread(context)
-    records = await read_checkpoints(context, [parent_document] if parent_document else [])
-    if not records or records[0].epoch != thread.epoch:
-        return PutBase(thread, thread_document is not None, NO_PARENT)
-    parent = await _usable_parent(context, records[0], thread)
-    return PutBase(thread, True, parent, records[0].hidden)
-
-
-async def _thread_and_parent(
-    context: Context, ref: CheckpointRef
-) -> tuple[Document | None, Document | None]:
-    """Read the documents of a thread and of the checkpoint at a ref, in one round trip."""
-    thread_key = thread_doc_id(ref.thread_id)
-    parent_key = None if ref.checkpoint_id is None else checkpoint_doc_id(ref)
-    keys = [key for key in (thread_key, parent_key) if key is not None]
-    query = {"_id": {"$in": keys}, "thread_id": ref.thread_id}
-    found = {document["_id"]: document for document in await Find(context.checkpoints, query)}
-    return found.get(thread_key), found.get(parent_key)
-
-
-async def _usable_parent(
-    context: Context, record: StoredCheckpoint, thread: ThreadState
-) -> ParentState:
-    if not context.is_alive(record.touched_at):
-        return NO_PARENT
-    try:
-        return await read_parent(context, record, thread.generation)
-    except MissingChunkError:
-        return NO_PARENT
-
-
-async def read_parent(context: Context, record: StoredCheckpoint, generation: int) -> ParentState:
-    """Read what a put must know of its parent: its versions, and the names of all its chunks but
-    not their content.
-    """
-    values = [(record.ref, value) for value in (record.body, *record.channels.values())]
-    lists = await resolve_hash_lists(context, values)
-    ((checkpoint, _),) = await load_bodies(context, [record])
-    reached = chunks_by_channel(record, lists)
-    return ParentState(checkpoint["channel_versions"], record.channels, reached, generation)
+    stamped_at = context.now() if thread.begins else thread.stamped_at
+    begun = replace(
+        thread, begins=False, stamped_at=stamped_at, compress=encoded.compress, members=members
+    )
+    if begun != context.caches.threads.get(thread_id):
+        context.caches.threads.put(thread_id, begun)

@@ -34,11 +34,21 @@ from mongomem.checkpoint.serde.channels import Serialized, serialized
 from mongomem.checkpoint.serde.chunks import ChunkedValue, StoredValue, chunk_value, inline_value
 from mongomem.engine.commands import Document, Replace, Update, Write
 from mongomem.engine.effects import Compute
-from mongomem.engine.upserts import bulk_upsert, is_duplicate_key_only
+from mongomem.engine.writes import (
+    InsertCommand,
+    OutcomeUnknownError,
+    bulk_upsert,
+    is_duplicate_key_only,
+)
 from mongomem.errors import InvalidInputError
 
 INLINE_WRITE_BYTES = 64 * 1024
 """A write up to this long is one document; a longer one is chunks, as a channel is."""
+
+
+MOST_INSERTED = 8
+"""How many writes one command inserts that the driver does not cut: each is below 2 MB, with
+identifiers as long as they may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +106,7 @@ async def store_writes(context: Context, task: Task, serialized: Sequence[Serial
         _stored_write(task, one, value, epoch, now)
         for one, value in zip(serialized, values, strict=True)
     ]
-    await _store(context, context.writes, ref.thread_id, _writes(context, ref.thread_id, stored))
+    await _store_writes(context, ref.thread_id, _documents(context, ref.thread_id, stored))
 
 
 def _stored_write(
@@ -108,21 +118,40 @@ def _stored_write(
     )
 
 
-def _writes(context: Context, thread_id: str, stored: Sequence[StoredWrite]) -> list[Write]:
-    """Return the updates that store pending writes, compressed where the newest put of their thread
+def _documents(context: Context, thread_id: str, stored: Sequence[StoredWrite]) -> list[Document]:
+    """Return the documents of pending writes, compressed where the newest put of their thread
     was.
     """
     thread = context.caches.threads.get(thread_id)
     compress = thread is None or thread.compress
-    return [_write(encode_write(one, context.serializer, compress=compress)) for one in stored]
+    return [encode_write(one, context.serializer, compress=compress) for one in stored]
+
+
+async def _store_writes(context: Context, thread_id: str, documents: Sequence[Document]) -> None:
+    """Store pending writes.
+
+    Regular writes are inserted: nearly always none of them is there. Where one is, or nobody knows
+    what was done, all are upserted, which leaves those alone that are there.
+    """
+    if len(documents) <= MOST_INSERTED and all(one["idx"] >= 0 for one in documents):
+        try:
+            await InsertCommand(context.writes, documents)
+            return
+        except BulkWriteError as error:
+            if not is_duplicate_key_only(error):
+                raise
+        except OutcomeUnknownError:
+            pass
+    await _store(context, context.writes, thread_id, [_write(one) for one in documents])
 
 
 def _write(document: Document) -> Write:
     """Return the write of a pending write: a regular one stays where it is there already."""
-    place = {field: document.pop(field) for field in ("_id", "thread_id")}
+    place = {field: document[field] for field in ("_id", "thread_id")}
     if document["idx"] < 0:
-        return Replace(place, place | document)
-    return Update(place, {"$setOnInsert": document}, upsert=True)
+        return Replace(place, document)
+    others = {field: value for field, value in document.items() if field not in place}
+    return Update(place, {"$setOnInsert": others}, upsert=True)
 
 
 async def _store(

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.types import TASKS
 from pymongo.errors import OperationFailure
 
 from mongomem.checkpoint.context import Context
@@ -118,7 +119,7 @@ async def _find_with_writes(
     epoch.
     """
     thread = thread_stage(context.options.collections, ref.thread_id)
-    stages = [*newest_stages(ref, epoch), _joined_writes(context, ref), thread]
+    stages = [*newest_stages(ref, epoch), *_joined_writes(context, ref), thread]
     try:
         documents = await Aggregate(context.checkpoints, stages)
     except OperationFailure as error:
@@ -130,20 +131,22 @@ async def _find_with_writes(
         return [], {}
     living = living_epoch(ref.thread_id, documents[0]["thread"])
     if stored[0].epoch == living:
-        return stored, await _joined_pending(context, stored[0], documents[0])
+        return stored, await _joined_pending(context, documents[0])
     if living in (None, epoch):
         return [], {}
     return await _find_with_writes(context, ref, living)
 
 
-async def _joined_pending(
-    context: Context, stored: StoredCheckpoint, document: Document
-) -> Writes | None:
+async def _joined_pending(context: Context, document: Document) -> Writes | None:
     """Read the writes that were joined to a checkpoint; None where there may be more."""
     joined = document["pending_writes"]
-    if len(joined) == MOST_JOINED or stored.sends_in_parent:
+    if len(joined) == MOST_JOINED or (document["sends_from"] or "") > document["checkpoint_id"]:
         return None
-    return grouped(await read_writes(context, joined))
+    own = document["checkpoint_id"]
+    needed = [
+        one for one in joined if one.get("checkpoint_id") == own or one.get("channel") == TASKS
+    ]
+    return grouped(await read_writes(context, needed))
 
 
 async def _find_alone(context: Context, ref: CheckpointRef) -> list[StoredCheckpoint]:
@@ -156,19 +159,29 @@ async def _find_alone(context: Context, ref: CheckpointRef) -> list[StoredCheckp
     return await read_checkpoints(context, await _find(context, ListQuery(place), None, 1))
 
 
-def _joined_writes(context: Context, ref: CheckpointRef) -> Document:
-    """Return the stage that joins the first writes of a checkpoint to its document."""
-    place: Document = {"thread_id": ref.thread_id, "checkpoint_ns": ref.checkpoint_ns}
-    own = {"$match": {**place, "$expr": {"$eq": ["$checkpoint_id", "$$checkpoint_id"]}}}
-    let, pipeline = {"checkpoint_id": "$checkpoint_id"}, [own, {"$limit": MOST_JOINED}]
-    return {
-        "$lookup": {
-            "from": context.writes,
-            "let": let,
-            "pipeline": pipeline,
-            "as": "pending_writes",
+SENDS_FROM: Document = {
+    "$addFields": {
+        "sends_from": {
+            "$cond": [{"$eq": ["$sends_in_parent", True]}, "$parent_checkpoint_id", None]
         }
     }
+}
+"""The stage that says which checkpoint an old one left its pending sends with."""
+
+
+def _joined_writes(context: Context, ref: CheckpointRef) -> list[Document]:
+    """Return the stages that join to a checkpoint its first writes, and those of the one that has
+    its pending sends: a range of ids, since an index serves that.
+    """
+    place: Document = {"thread_id": ref.thread_id, "checkpoint_ns": ref.checkpoint_ns}
+    bounds = [{"$gte": ["$checkpoint_id", "$$first"]}, {"$lte": ["$checkpoint_id", "$$last"]}]
+    lookup = {
+        "from": context.writes,
+        "let": {"first": {"$ifNull": ["$sends_from", "$checkpoint_id"]}, "last": "$checkpoint_id"},
+        "pipeline": [{"$match": {**place, "$expr": {"$and": bounds}}}, {"$limit": MOST_JOINED}],
+        "as": "pending_writes",
+    }
+    return [SENDS_FROM, {"$lookup": lookup}]
 
 
 async def page(

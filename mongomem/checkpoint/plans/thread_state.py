@@ -1,4 +1,5 @@
-"""Plans about one whole thread: read its state, make its document, touch it.
+"""Plans about one whole thread: read its state, make its document, touch it, and what a put on it
+stands on.
 
 `mongomem.checkpoint.documents.thread` says what its `epoch` and its `generation` are for.
 """
@@ -6,18 +7,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pymongo.errors import BulkWriteError
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint
 from mongomem.checkpoint.documents.collections import (
     CHECKPOINT,
     all_chunks_of,
+    checkpoint_doc_id,
     misfiled,
+    thread_doc_id,
 )
+from mongomem.checkpoint.documents.config import CheckpointRef
 from mongomem.checkpoint.documents.fields import next_epoch
 from mongomem.checkpoint.documents.thread import (
     ThreadState,
@@ -27,9 +32,17 @@ from mongomem.checkpoint.documents.thread import (
     encode_tombstone,
     thread_query,
 )
-from mongomem.engine.commands import BulkWrite, Document, Find, Update, UpdateMany, Write
+from mongomem.checkpoint.plans.load import (
+    MissingChunkError,
+    load_bodies,
+    read_checkpoints,
+    resolve_hash_lists,
+)
+from mongomem.checkpoint.plans.restore import chunks_by_channel
+from mongomem.checkpoint.serde.channels import NO_PARENT, ParentState
+from mongomem.engine.commands import BulkWrite, Document, Find, Update, UpdateMany
 from mongomem.engine.effects import Sleep
-from mongomem.engine.upserts import is_duplicate_key_only
+from mongomem.engine.writes import is_duplicate_key_only
 from mongomem.errors import ContentionError, CorruptDataError, MongomemError
 
 FIRST_PAUSE_SECONDS = 0.005
@@ -203,10 +216,92 @@ def chunk_writes(
     epoch: int,
     *,
     compress: bool = True,
-) -> list[Write]:
+) -> list[Update]:
     """Return the upserts of chunks, given as content by hash."""
     now, serializer = context.now(), context.serializer
     return [
         encode_chunk(thread_id, name, content, epoch, now, serializer, compress=compress)
         for name, content in chunks.items()
     ]
+
+
+# What a put stands on: the thread, and the parent.
+
+
+@dataclass(frozen=True, slots=True)
+class PutBase:
+    """What a put stands on.
+
+    Attributes:
+        thread: Its thread.
+        exists: Whether the thread document is known to be there.
+        parent: What the parent document holds, or nothing where there is none to rely on.
+        parent_is_hidden: Whether the parent was removed and is kept for replay only.
+    """
+
+    thread: ThreadState
+    exists: bool
+    parent: ParentState
+    parent_is_hidden: bool = False
+
+
+def base_from_cache(context: Context, ref: CheckpointRef) -> PutBase | None:
+    """Return what a put on `ref` stands on from the caches alone, or None where they do
+    not suffice.
+    """
+    thread = context.caches.threads.get(ref.thread_id)
+    if thread is None or not is_usable(context, thread):
+        return None
+    if ref.checkpoint_id is None:
+        return PutBase(thread, True, NO_PARENT)
+    parent = context.caches.parents.get(ref)
+    if parent is None or parent.generation != thread.generation:
+        return None
+    return PutBase(thread, True, parent)
+
+
+async def read_base(context: Context, ref: CheckpointRef) -> PutBase:
+    """Read what a put on `ref` stands on, in one round trip and one for each level of hashes
+    above the first.
+    """
+    thread_document, parent_document = await _thread_and_parent(context, ref)
+    thread = read_state(context, thread_document) or new_thread(context)
+    records = await read_checkpoints(context, [parent_document] if parent_document else [])
+    if not records or records[0].epoch != thread.epoch:
+        return PutBase(thread, thread_document is not None, NO_PARENT)
+    parent = await _usable_parent(context, records[0], thread)
+    return PutBase(thread, True, parent, records[0].hidden)
+
+
+async def _thread_and_parent(
+    context: Context, ref: CheckpointRef
+) -> tuple[Document | None, Document | None]:
+    """Read the documents of a thread and of the checkpoint at a ref, in one round trip."""
+    thread_key = thread_doc_id(ref.thread_id)
+    parent_key = None if ref.checkpoint_id is None else checkpoint_doc_id(ref)
+    keys = [key for key in (thread_key, parent_key) if key is not None]
+    query = {"_id": {"$in": keys}, "thread_id": ref.thread_id}
+    found = {document["_id"]: document for document in await Find(context.checkpoints, query)}
+    return found.get(thread_key), found.get(parent_key)
+
+
+async def _usable_parent(
+    context: Context, record: StoredCheckpoint, thread: ThreadState
+) -> ParentState:
+    if not context.is_alive(record.touched_at):
+        return NO_PARENT
+    try:
+        return await read_parent(context, record, thread.generation)
+    except MissingChunkError:
+        return NO_PARENT
+
+
+async def read_parent(context: Context, record: StoredCheckpoint, generation: int) -> ParentState:
+    """Read what a put must know of its parent: its versions, and the names of all its chunks but
+    not their content.
+    """
+    values = [(record.ref, value) for value in (record.body, *record.channels.values())]
+    lists = await resolve_hash_lists(context, values)
+    ((checkpoint, _),) = await load_bodies(context, [record])
+    reached = chunks_by_channel(record, lists)
+    return ParentState(checkpoint["channel_versions"], record.channels, reached, generation)

@@ -29,6 +29,7 @@ class BoundedCache(Guarded, Generic[K, V]):
         self._weigh = weigh
         self._young: dict[K, V] = {}
         self._old: dict[K, V] = {}
+        self._weights: dict[K, int] = {}
         self._bytes = 0
         self._guard()
 
@@ -80,7 +81,7 @@ class BoundedCache(Guarded, Generic[K, V]):
             self._reset()
 
     def _reset(self) -> None:
-        self._old, self._young, self._bytes = {}, {}, 0
+        self._old, self._young, self._weights, self._bytes = {}, {}, {}, 0
 
     def _keep(self, key: K, value: V) -> None:
         weight = self._weigh(value) + ENTRY_BYTES
@@ -88,14 +89,14 @@ class BoundedCache(Guarded, Generic[K, V]):
         if weight > self._half:
             return
         if self._bytes + weight > self._half:
-            self._old, self._young, self._bytes = self._young, {}, 0
-        self._young[key] = value
+            self._old, self._young, self._weights, self._bytes = self._young, {}, {}, 0
+        self._young[key], self._weights[key] = value, weight
         self._bytes += weight
 
     def _forget(self, key: K) -> None:
         self._old.pop(key, None)
-        if key in self._young:
-            self._bytes -= self._weigh(self._young.pop(key)) + ENTRY_BYTES
+        if self._young.pop(key, None) is not None:
+            self._bytes -= self._weights.pop(key)
 
 
 class Doorkeeper:

@@ -69,11 +69,12 @@ class ParentState:
 
     def weight(self) -> int:
         """Return about how many bytes it holds."""
-        inline = sum(len(value.inline) for value in self.channels.values())
-        entries = len(self.versions) + sum(
-            len(chunks.hashes) for chunks in self.referenced.values()
-        )
-        return inline + sum(map(_content_bytes, self.referenced.values())) + 100 * entries
+        total = 100 * len(self.versions)
+        for value in self.channels.values():
+            total += len(value.inline)
+        for chunks in self.referenced.values():
+            total += _content_bytes(chunks) + 100 * len(chunks.hashes)
+        return total
 
 
 def _content_bytes(chunks: ParentChunks) -> int:
@@ -102,6 +103,7 @@ class EncodedCheckpoint:
         chunks: Content by hash: the chunks that the parent does not reach, to be written.
         sends_in_parent: Whether the format is one that leaves pending sends with the parent's
             writes.
+        compress: Whether content is compressed: not while the whole state is short.
     """
 
     body: StoredValue
@@ -109,11 +111,13 @@ class EncodedCheckpoint:
     referenced: dict[str, ParentChunks]
     chunks: dict[bytes, bytes]
     sends_in_parent: bool
+    compress: bool
 
     @property
-    def compress(self) -> bool:
-        """Say whether content is compressed: not while the whole state is short."""
-        return self.body.size + sum(value.size for value in self.channels.values()) > SHORT_STATE
+    def new_bytes(self) -> int:
+        """Return how many bytes of content and of names of channels are to be written."""
+        inline = [len(name) + len(one.inline) for name, one in self.channels.items()]
+        return len(self.body.inline) + sum(inline) + sum(map(len, self.chunks.values()))
 
 
 def serialize_body(
@@ -195,12 +199,14 @@ def encode(
     fresh = {channel: value for channel, value in values.items() if channel not in kept}
     cuts = _cut(kept, fresh, parent, key)
     stored = kept | {channel: made.stored for channel, made in cuts.items()}
+    size = sum([value.size for value in stored.values()])
     return EncodedCheckpoint(
         stored.pop(BODY),
         stored,
         _known(parent, kept, cuts),
         {name: content for made in cuts.values() for name, content in made.chunks.items()},
         checkpoint["v"] < SENDS_IN_CHECKPOINT,
+        size > SHORT_STATE,
     )
 
 

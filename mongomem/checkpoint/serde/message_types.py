@@ -9,6 +9,7 @@ with the installed versions before it relies on them (`MessageCache`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 from langchain_core import messages
@@ -67,9 +68,9 @@ SPECIMEN_FIELDS_BY_TYPE: dict[str, dict[str, Any]] = {
 def specimen(message_type: type[Any], label: str) -> BaseMessage:
     """Make a message of a class, with an id of its own for every label."""
     own = SPECIMEN_FIELDS_BY_TYPE.get(message_type.__name__, {})
-    message: BaseMessage = message_type(
-        id=f"{message_type.__name__} {label}", **SPECIMEN_FIELDS | own
-    )
+    # Copies: what pydantic leaves shared would change under another thread that compares.
+    fields = deepcopy(SPECIMEN_FIELDS | own)
+    message: BaseMessage = message_type(id=f"{message_type.__name__} {label}", **fields)
     return message
 
 

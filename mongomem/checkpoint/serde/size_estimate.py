@@ -22,6 +22,10 @@ DEEPEST = 6
 LEAST_BYTES = 8
 """What any value counts for."""
 
+SCALARS = frozenset({int, float, bool, type(None)})
+"""Types whose values are small. They and plain strings, which most values are, are asked for
+first."""
+
 
 def size_to_serialize(checkpoint: Checkpoint, parent: ParentState) -> int:
     """Return about how many bytes come of the values that the parent does not hold at the same
@@ -41,6 +45,11 @@ def estimate_size(value: Any, depth_left: int = DEEPEST) -> int:
     Asks the built-in types alone and calls nothing of a value's own: those may fail, lie or take
     long.
     """
+    kind = type(value)
+    if kind is str:
+        return LEAST_BYTES + len(value)
+    if kind in SCALARS or (kind in (list, dict) and not value):
+        return LEAST_BYTES
     try:
         if isinstance(value, str):
             return LEAST_BYTES + str.__len__(value)
@@ -49,7 +58,7 @@ def estimate_size(value: Any, depth_left: int = DEEPEST) -> int:
         count, sample = 0, []
     if not sample or not depth_left:
         return LEAST_BYTES + _buffer_size(value)
-    return sum(estimate_size(one, depth_left - 1) for one in sample) * count // len(sample)
+    return sum([estimate_size(one, depth_left - 1) for one in sample]) * count // len(sample)
 
 
 def _sample(value: Any) -> tuple[int, list[Any]]:

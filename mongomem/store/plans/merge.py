@@ -18,7 +18,7 @@ from pymongo.errors import BulkWriteError
 from mongomem.arguments import checked_mapping
 from mongomem.engine.commands import BulkWrite, Document, Update
 from mongomem.engine.effects import Sleep
-from mongomem.engine.upserts import is_duplicate_key_only
+from mongomem.engine.writes import is_duplicate_key_only
 from mongomem.errors import ContentionError
 from mongomem.store.context import Context
 from mongomem.store.documents.item import ITEM_FIELDS

@@ -11,7 +11,7 @@ from langgraph.store.base import InvalidNamespaceError
 
 from mongomem.engine.commands import Delete, DeleteMany, Document, Update, Write
 from mongomem.engine.effects import EmbedDocuments
-from mongomem.engine.upserts import bulk_upsert
+from mongomem.engine.writes import bulk_upsert
 from mongomem.store.context import Context
 from mongomem.store.documents.index_config import EmbeddedText, IndexSettings
 from mongomem.store.documents.item import ItemVectors, NewItem, check_size, encode_item, vectors_of

@@ -52,7 +52,7 @@ from mongomem.checkpoint.serde.message_snapshots import (
     plain_copy,
     snapshot_of,
 )
-from mongomem.checkpoint.serde.message_types import MESSAGE_TYPES
+from mongomem.checkpoint.serde.message_types import MESSAGE_TYPES, specimen
 from mongomem.checkpoint.serde.serializer import ValueSerializer
 
 SERDE = JsonPlusSerializer()
@@ -556,6 +556,15 @@ def test_a_value_that_was_refused_stays_refused_until_all_is_forgotten() -> None
     assert not doorkeeper.refuses(2)
     doorkeeper.clear()
     assert not doorkeeper.refuses(1)
+
+
+@pytest.mark.parametrize("kind", sorted(MESSAGE_TYPES, key=lambda kind: kind.__name__))
+def test_specimens_share_nothing(kind: Any) -> None:
+    """Several threads may compare at once, and each changes its own."""
+    one, other, before = (specimen(kind, "one") for _ in range(3))
+    one.additional_kwargs["nested"]["changed"] = 1
+    one.content[0]["text"] = "changed"
+    assert other == before
 
 
 def test_all_types_agree_with_the_installed_versions(caplog: pytest.LogCaptureFixture) -> None:

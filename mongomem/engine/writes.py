@@ -151,7 +151,7 @@ def _outcome_told_apart() -> Iterator[None]:
     except (ServerSelectionTimeoutError, WaitQueueTimeoutError):
         raise
     except (AutoReconnect, OperationFailure) as error:
-        if error.timeout or (isinstance(error, OperationFailure) and error.code not in RETRYABLE):
+        if isinstance(error, OperationFailure) and error.code not in RETRYABLE:
             raise
         raise OutcomeUnknownError(error) from error
 

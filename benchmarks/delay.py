@@ -23,16 +23,18 @@ def delayed(uri: str, round_trip_seconds: float) -> Iterator[str]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
+    proxy = _Proxy(host, port, round_trip_seconds / 2)
     try:
-        proxy = _Proxy(host, port, round_trip_seconds / 2)
         own_port = asyncio.run_coroutine_threadsafe(proxy.start(), loop).result()
         user = parsed["username"]
         login = f"{quote_plus(user)}:{quote_plus(parsed['password'])}@" if user else ""
         source = "&authSource=admin" if user else ""
         yield f"mongodb://{login}127.0.0.1:{own_port}/?directConnection=true{source}"
     finally:
+        asyncio.run_coroutine_threadsafe(proxy.stop(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        loop.close()
 
 
 class _Proxy:
@@ -40,12 +42,21 @@ class _Proxy:
         self._target = host, port
         self._delay = delay_seconds
         self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
         """Listen on a free port of loopback; return it."""
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        port: int = server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        port: int = self._server.sockets[0].getsockname()[1]
         return port
+
+    async def stop(self) -> None:
+        """Listen no more, and drop the connections."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there_reader, there_writer = await asyncio.open_connection(*self._target)

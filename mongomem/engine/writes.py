@@ -160,7 +160,7 @@ class SentOnce(DatabaseCommand[BulkReply]):
     """A command of a few small writes that is sent once.
 
     It takes the driver two thirds of what a `BulkWrite` takes, and spares the server the record of
-    a retryable write (docs/decisions/retryable-writes.md has the figures). In turn the driver does
+    a retryable write (docs/decisions/update-command.md has the figures). In turn the driver does
     not repeat it: after an `OutcomeUnknownError` the plan begins anew, with a read. So it is for
     writes that may be done twice, and that undo nothing where they are done late.
     """

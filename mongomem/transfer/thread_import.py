@@ -43,7 +43,7 @@ from mongomem.checkpoint.serde.channels import BODY, Serialized
 from mongomem.checkpoint.serde.chunks import StoredValue
 from mongomem.engine.commands import BulkWrite, Document, Find, Update, UpdateMany
 from mongomem.engine.effects import Compute
-from mongomem.errors import InvalidInputError
+from mongomem.errors import ConfigurationError, InvalidInputError
 from mongomem.transfer.given_thread import GivenCheckpoint, GivenThread
 from mongomem.transfer.json_parts import Part
 from mongomem.transfer.pieces import GivenPieces, decode_value
@@ -86,12 +86,17 @@ def decode(context: Context, thread: GivenThread, given: GivenCheckpoint) -> Dec
     return Decoded(checkpoint, metadata, users, serialized, _writes(context, given, pieces))
 
 
+def _is_clear(context: Context, key: str) -> bool:
+    """Say whether a metadata key may stand readable in the database."""
+    return context.clear_metadata is None or key in context.clear_metadata
+
+
 @contextmanager
 def _named_errors(part: Part) -> Iterator[None]:
-    """Name the part in an `InvalidInputError` about it."""
+    """Name the part in an error about it."""
     try:
         yield
-    except InvalidInputError as error:
+    except (InvalidInputError, ConfigurationError) as error:
         raise part.named(error) from error
 
 
@@ -184,7 +189,7 @@ async def check_thread(
         decoded: Decoded = await Compute(partial(decode, context, thread, given))
         for key, users in decoded.users.items():
             named.setdefault(key, set()).update(users)
-    _check_room(context, thread, named, {} if before is None else read_members(before))
+    _check_users(context, thread, named, {} if before is None else read_members(before))
 
 
 def _check_labels(context: Context, thread: GivenThread, before: Document | None) -> None:
@@ -204,18 +209,22 @@ def _check_identities(thread: GivenThread) -> None:
             user.checked(partial(checked_identity, key, user.text()), "a user")
 
 
-def _check_room(
+def _check_users(
     context: Context, thread: GivenThread, named: Mapping[str, Collection[str]], held: Members
 ) -> None:
-    """Refuse users whom no checkpoint names and for whom the thread has no room: they would not be
-    remembered (`update_thread`).
+    """Refuse users whom no checkpoint names where they may not stand readable, or where the thread
+    has no room for them: `update_thread` would not take them.
     """
-    told = thread.users()
-    for key in context.options.metadata_keys:
+    told, keys = thread.users(), context.options.metadata_keys
+    for key in keys:
         known = {*named.get(key, ()), *(one for one in held.get(key, ()) if isinstance(one, str))}
         more = {*told.get(key, ())} - known
-        if more and len(known | more) > MOST_MEMBERS:
-            part = thread.part.member("users").member(key)
+        if not more:
+            continue
+        part = thread.part.member("users").member(key)
+        with _named_errors(part):
+            check_labels({key: min(more)}, keys, context.clear_metadata)
+        if len(known | more) > MOST_MEMBERS:
             raise part.wrong(f"so few that the thread has at most {MOST_MEMBERS} with its own")
 
 
@@ -237,7 +246,7 @@ async def import_thread(
     """
     found = None if before is None else await _found(context, thread, before)
     given: list[GivenCheckpoint] = thread.checkpoints()
-    known: dict[str, set[str]] = {}
+    known = {key: {user} for key, user in owner.items() if not _is_clear(context, key)}
     for one in given:
         decoded: Decoded = await Compute(partial(decode, context, thread, one))
         await _store(context, one, decoded, owner)

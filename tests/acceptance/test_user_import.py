@@ -14,6 +14,7 @@ from typing import Any
 import mongomock
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from mongomem import InvalidInputError, MongoMemory
 from mongomem.transfer import pieces as limits
@@ -82,6 +83,22 @@ def test_a_thread_put_for_another_stays_with_the_user_whom_it_was_labelled_with(
     assert exported(there)["threads"] == exported(here)["threads"]
     assert there.erase_user("ada").threads == ["1"]
     assert is_empty(there)
+
+
+def test_an_encrypting_saver_takes_the_user_of_a_label_and_refuses_others_beforehand() -> None:
+    here, *_ = memories()
+    put(here, user="bob", a=1)
+    here.saver.update_thread("1", {"user_id": "ada"})
+    cipher = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    there = MongoMemory(here._client, "four", serde=cipher)
+    document = exported(here)
+    document["threads"][0]["users"]["user_id"].append("grace")
+    with pytest.raises(InvalidInputError, match=r"users\.user_id: .*would stand readable"):
+        there.import_user(document)
+    assert is_empty(there)
+    for _ in range(2):
+        there.import_user(exported(here))
+    assert there.erase_user("ada").threads == ["1"]
 
 
 def test_a_thread_without_checkpoints_is_left_out_and_the_others_are_stored() -> None:

@@ -88,12 +88,7 @@ class User:
             InvalidInputError: `thread_id` is no id, or `configurable` names another user.
         """
         thread = str(uuid4()) if thread_id is None else given_thread(thread_id)
-        named = configurable.get(self._user_key, self.id)
-        if identity(named) != identity(self.id):
-            raise InvalidInputError(
-                f"{self._user_key} of this config is {shown(self.id)}, not {shown(named)}: leave "
-                "it out, or take the config of that user"
-            )
+        self._check_named("config", configurable)
         return {"configurable": {"thread_id": thread, **configurable, self._user_key: self.id}}
 
     def threads(
@@ -104,7 +99,11 @@ class User:
         before: Thread | datetime | None = None,
         count_checkpoints: bool = False,
     ) -> list[Thread]:
-        """Return the user's threads, the one updated last first: ``MongoSaver.list_threads``."""
+        """Return the user's threads, the one updated last first: ``MongoSaver.list_threads``.
+
+        Raises:
+            InvalidInputError: `filter` names another user, or an argument is of the wrong kind.
+        """
         return self._saver.list_threads(
             filter=self._own(filter),
             limit=limit,
@@ -131,7 +130,21 @@ class User:
 
     def _own(self, filter: object) -> dict[str, Any]:
         given = {} if filter is None else checked_mapping("filter", filter)
+        self._check_named("filter", given)
         return {**given, self._user_key: self.id}
+
+    def _check_named(self, what: str, given: Mapping[str, Any]) -> None:
+        """Refuse what names another user.
+
+        Raises:
+            InvalidInputError: It does.
+        """
+        named = given.get(self._user_key, self.id)
+        if identity(named) != identity(self.id):
+            raise InvalidInputError(
+                f"{self._user_key} of this {what} is {shown(self.id)}, not {shown(named)}: leave "
+                f"it out, or take the {what} of that user"
+            )
 
     def remember(self, text: str, *, key: str | None = None, **fields: Any) -> str:
         """Store ``{"text": text, **fields}``; return its key.

@@ -27,7 +27,7 @@ def text_rail(row: int, layout: Layout) -> str:
     """Draw the lanes of one row: a dot for the step, lines for those that pass, an arc for each
     fork that leaves.
     """
-    passing = {branch.lane for branch in layout.branches if branch.passes(row)}
+    passing = layout.passing[row]
     forks = {branch.lane for branch in layout.forks(row)}
     own, last = layout.of_row[row].lane, max(forks, default=-1)
     signs = []
@@ -48,9 +48,18 @@ def _sign(is_own: bool, is_fork: bool, passes: bool, crosses: bool) -> str:
     return "─" if crosses else " "
 
 
+def width_of(layout: Layout) -> int:
+    """Return how wide the drawing is, in pixels."""
+    return LANE * layout.lanes
+
+
 def drawing(steps: Sequence[Step], layout: Layout) -> Html:
-    """Draw the lanes of all rows: lines and arcs first, the steps over them."""
-    width, height = LANE * layout.lanes, ROW * len(steps)
+    """Draw the lanes of all rows: lines and arcs first, the steps over them.
+
+    It is as wide as it is drawn, also where a notebook narrows drawings: JupyterLab 4 gives every
+    ``svg`` a ``max-width`` of 100%, of which nothing is left in a cell that holds nothing else.
+    """
+    width, height = width_of(layout), ROW * len(steps)
     lines = [_line(branch, layout) for branch in layout.branches]
     dots = [_dot(step, row, layout.of_row[row]) for row, step in enumerate(steps)]
     return element(
@@ -60,7 +69,7 @@ def drawing(steps: Sequence[Step], layout: Layout) -> Html:
         width=width,
         height=height,
         viewBox=f"0 0 {width} {height}",
-        style="display:block",
+        style="display:block;max-width:none",
     )
 
 

@@ -6,7 +6,8 @@ child is a fork, and begins a branch in a lane of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from mongomem.display.thread_history import Step
@@ -36,26 +37,41 @@ class Branch:
         first = self.rows[0] if self.origin is None else self.origin
         return range(first, self.rows[-1] + 1)
 
-    def passes(self, row: int) -> bool:
-        """Say whether its line is in a row, below where it leaves."""
-        return row in self.span and row != self.origin
-
-    def meets(self, other: Branch) -> bool:
-        """Say whether two branches are in one row."""
-        return bool(set(self.span) & set(other.span))
+    @property
+    def line(self) -> range:
+        """The rows that its line is in, below where it leaves."""
+        return self.span if self.origin is None else self.span[1:]
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The branches of a history, and by its row the branch of every step."""
+    """The branches of a history, all in their lanes.
+
+    Attributes:
+        branches: The branches, in the order in which they begin.
+        of_row: The branch of every step, by its row.
+        leaving: The branches that leave a step, by its row.
+        passing: The lanes with a line, by row.
+        lanes: How many lanes there are.
+    """
 
     branches: Sequence[Branch]
     of_row: Sequence[Branch]
+    leaving: Mapping[int, Sequence[Branch]]
+    passing: Sequence[AbstractSet[int]]
+    lanes: int
 
-    @property
-    def lanes(self) -> int:
-        """How many lanes there are."""
-        return 1 + max((branch.lane for branch in self.branches), default=-1)
+    @classmethod
+    def of(cls, branches: Sequence[Branch], of_row: Sequence[Branch]) -> Layout:
+        leaving: dict[int, list[Branch]] = {}
+        passing: list[set[int]] = [set() for _ in of_row]
+        for branch in branches:
+            if branch.origin is not None:
+                leaving.setdefault(branch.origin, []).append(branch)
+            for row in branch.line:
+                passing[row].add(branch.lane)
+        lanes = 1 + max((branch.lane for branch in branches), default=-1)
+        return cls(branches, of_row, leaving, passing, lanes)
 
     def origin(self, row: int) -> int | None:
         """Return the row that a step is a fork of; None for one that goes on in its lane."""
@@ -64,24 +80,37 @@ class Layout:
 
     def forks(self, row: int) -> list[Branch]:
         """List the branches that leave a step."""
-        return [branch for branch in self.branches if branch.origin == row]
+        return [*self.leaving.get(row, ())]
 
 
 def layout_of(steps: Sequence[Step]) -> Layout:
     """Lay the steps of a history out: every step is in one branch, and no two branches share a lane
     in any row.
     """
-    layout = _chains(steps)
-    for branch in layout.branches:
-        others = [other for other in layout.branches[: branch.number] if other.meets(branch)]
-        taken = {other.lane for other in others}
-        branch.lane = next(lane for lane in range(len(steps)) if lane not in taken)
-    return layout
+    branches, of_row = _chains(steps)
+    ends: list[int] = []
+    for branch in branches:
+        branch.lane = _free_lane(ends, branch.span.start)
+        ends[branch.lane : branch.lane + 1] = [branch.rows[-1]]
+    return Layout.of(branches, of_row)
 
 
-def _chains(steps: Sequence[Step]) -> Layout:
-    """Split steps into chains of first children, in the order in which these begin."""
-    row_of = {step.id: row for row, step in enumerate(steps)}
+def _free_lane(ends: Sequence[int], start: int) -> int:
+    """Return the first lane that has ended before a row, else a new one. A branch that begins later
+    than all others of a lane meets none of them if it starts behind their last row.
+    """
+    for lane, end in enumerate(ends):
+        if end < start:
+            return lane
+    return len(ends)
+
+
+def _chains(steps: Sequence[Step]) -> tuple[list[Branch], list[Branch]]:
+    """Split steps into chains of first children, in the order in which these begin; return also
+    that of every step. A parent that does not stand above its child is not shown as one: where
+    clocks differ it may have the higher id.
+    """
+    row_of: dict[str, int] = {}
     chains: list[Branch] = []
     of_row: list[Branch] = []
     for row, step in enumerate(steps):
@@ -93,4 +122,5 @@ def _chains(steps: Sequence[Step]) -> Layout:
             chains.append(branch)
         branch.rows.append(row)
         of_row.append(branch)
-    return Layout(chains, of_row)
+        row_of[step.id] = row
+    return chains, of_row

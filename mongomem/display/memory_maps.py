@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mongomem.arguments import shown
+from mongomem.arguments import checked_text, shown
 from mongomem.display.descriptions import described
 from mongomem.display.labels import Box, Place, places
 from mongomem.display.markup import one_line
@@ -94,7 +94,7 @@ def memory_map(
         ConfigurationError: matplotlib is not installed (extra ``notebooks``), or the store has no
             index configuration.
     """
-    _check(store)
+    _check(store, color_by)
     return _drawn(store.get_vectors(namespace_prefix, limit=limit), color_by)
 
 
@@ -106,14 +106,16 @@ async def amemory_map(
     limit: int = 300,
 ) -> MemoryMap:
     """Do what `memory_map` does."""
-    _check(store)
+    _check(store, color_by)
     return _drawn(await store.aget_vectors(namespace_prefix, limit=limit), color_by)
 
 
-def _check(store: object) -> None:
-    """See that there is something to draw from, and with."""
-    if not callable(getattr(store, "get_vectors", None)):
+def _check(store: object, color_by: object) -> None:
+    """See that there is something to draw from, to colour by, and to draw with."""
+    if not isinstance(store, MongoStore):
         raise InvalidInputError(f"a memory map is drawn from a MongoStore, not from {shown(store)}")
+    if color_by is not None:
+        checked_text("color_by", color_by)
     if find_spec("matplotlib") is None:
         raise ConfigurationError(
             "a memory map is drawn by matplotlib, which is not installed: pip install matplotlib"
@@ -209,14 +211,30 @@ def _frame(figure: Any, caption: str) -> Any:
 def _draw_groups(figure: Any, axes: Any, points: Sequence[Point]) -> None:
     """Draw the points, each group in its colour; a legend above where there are several."""
     groups = sorted({point.group for point in points})
+    drawn = []
     for number, group in enumerate(groups):
         own = [point for point in points if point.group == group]
         places_of_own = [point.x for point in own], [point.y for point in own]
         colour = COLOURS[min(number, len(COLOURS) - 1)]
-        axes.scatter(*places_of_own, s=34, color=colour, label=_plain(group) or "(none)", zorder=3)
+        drawn.append(axes.scatter(*places_of_own, s=34, color=colour, zorder=3))
     if len(groups) > 1:
-        where = {"loc": "outside upper center", "ncols": LEGEND_COLUMNS}
-        figure.legend(**where, fontsize=FONT_SIZE, frameon=False)
+        _draw_legend(figure, drawn, groups)
+
+
+def _draw_legend(figure: Any, drawn: Sequence[Any], groups: Sequence[str]) -> None:
+    """Name the groups above the map. Texts are set in a legend that is made: matplotlib leaves out
+    labels that begin with an underscore.
+    """
+    legend = figure.legend(
+        drawn,
+        [*map(str, range(len(groups)))],
+        loc="outside upper center",
+        ncols=LEGEND_COLUMNS,
+        fontsize=FONT_SIZE,
+        frameon=False,
+    )
+    for text, group in zip(legend.get_texts(), groups, strict=True):
+        text.set_text(_plain(group) or "(none)")
 
 
 def _draw_labels(axes: Any, renderer: Any, points: Sequence[Point]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from langgraph.store.base import Item, SearchItem
 
-from mongomem.arguments import checked_number, shown
+from mongomem.arguments import checked_list, checked_number, looking_at, shown
 from mongomem.display.descriptions import described
 from mongomem.display.markup import Html, cell, element, one_line, page
 from mongomem.display.results import Rendered, aligned
@@ -18,6 +18,9 @@ Row = Mapping[str, object]
 
 LONGEST_CELL, LONGEST_LINE_CELL = 60, 36
 """Characters of a cell, in HTML and in text."""
+
+LONGEST_KEY = 12
+"""Characters of a key in HTML, where its title has it in full: most are UUIDs, of 36."""
 
 BAR = 60
 """Width of the bar of a score of 1, in pixels."""
@@ -32,7 +35,8 @@ def table(
 
     Items of a store have the columns score (where one has a score), namespace (where there are
     several), key, the fields of their values, and updated_at. Threads, reports and other
-    dataclasses have their fields, mappings their keys.
+    dataclasses have their fields, mappings their keys. A notebook shows the ends of a long key, and
+    all of it where the pointer rests on it.
 
     Args:
         rows: ``store.search(...)``, ``saver.list_threads()``, or any items, dataclasses or
@@ -45,7 +49,7 @@ def table(
     """
     most = checked_number("limit", limit)
     cells = [_row(one) for one in _checked_rows(rows)]
-    names = _columns(cells) if columns is None else [str(name) for name in columns]
+    names = _columns(cells) if columns is None else _checked_columns(columns)
     if not cells or not names:
         return Rendered("(no rows)", page(element("em", "no rows")))
     return _rendered(cells[:most], names, more=max(0, len(cells) - most))
@@ -66,14 +70,20 @@ def _checked_rows(rows: object) -> Iterable[object]:
     return rows
 
 
+def _checked_columns(columns: object) -> list[str]:
+    with looking_at("columns"):
+        return [str(name) for name in checked_list("columns", columns)]
+
+
 def _row(one: object) -> Row:
     """Read one row as a mapping of columns to values."""
-    if isinstance(one, Item):
-        return _of_item(one)
-    if isinstance(one, Mapping):
-        return {str(name): value for name, value in one.items()}
-    if dataclasses.is_dataclass(one) and not isinstance(one, type):
-        return {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
+    with looking_at("rows"):
+        if isinstance(one, Item):
+            return _of_item(one)
+        if isinstance(one, Mapping):
+            return {str(name): value for name, value in one.items()}
+        if dataclasses.is_dataclass(one) and not isinstance(one, type):
+            return {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
     raise InvalidInputError(f"rows must hold items, dataclasses or mappings, not {shown(one)}")
 
 
@@ -124,13 +134,21 @@ def _table(rows: Sequence[Row], names: Sequence[str]) -> Html:
 
 
 def _html_cell(name: str, value: object) -> Html:
-    text = _cell(name, value, LONGEST_CELL)
+    text = _shortened(_cell(name, value, LONGEST_CELL), LONGEST_KEY if name == "key" else None)
     if name == SCORE and isinstance(value, float):
         return cell(text, Html(" "), _bar(value))
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     dimmed = "dim" if name in ("updated_at", "created_at") else ""
     align = "right" if is_number else "left"
     return cell(text, align=align, class_=dimmed, title=_cell(name, value, 600))
+
+
+def _shortened(text: str, length: int | None) -> str:
+    """Leave the middle of a text out that is longer than a length."""
+    if length is None or len(text) <= length:
+        return text
+    end = length // 3
+    return f"{text[: length - end - 1]}…{text[-end:]}"
 
 
 def _bar(score: float) -> Html:

@@ -13,7 +13,7 @@ from typing import Any
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import StateSnapshot
 
-from mongomem.arguments import shown
+from mongomem.arguments import looking_at, shown
 from mongomem.display.descriptions import described, same
 from mongomem.display.markup import one_line
 from mongomem.errors import InvalidInputError
@@ -34,24 +34,15 @@ LONGEST_NAME, LONGEST_WORD = 30, 12
 class Checkpoint:
     """What a snapshot and a tuple have in common."""
 
-    config: Mapping[str, Any]
-    parent_config: Mapping[str, Any] | None
+    id: str
+    parent_id: str | None
+    namespace: str
     metadata: Mapping[str, Any]
     created_at: str
     values: Mapping[str, Any]
     next: tuple[str, ...]
     interrupts: tuple[Any, ...]
     errors: tuple[Any, ...]
-
-    @property
-    def id(self) -> str:
-        return str(self.config["configurable"]["checkpoint_id"])
-
-    @property
-    def parent_id(self) -> str | None:
-        configurable = (self.parent_config or {}).get("configurable", {})
-        found = configurable.get("checkpoint_id")
-        return None if found is None else str(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +96,8 @@ def steps_of(history: Iterable[StateSnapshot | CheckpointTuple]) -> list[Step]:
     """
     _check_history(history)
     found = {one.id: one for one in map(_read, history) if one is not None}
-    return [_step(found[key], found) for key in sorted(found)]
+    with looking_at("history"):
+        return [_step(found[key], found) for key in sorted(found)]
 
 
 def _check_history(history: object) -> None:
@@ -120,22 +112,49 @@ def _check_history(history: object) -> None:
 
 def _read(one: object) -> Checkpoint | None:
     """Read a snapshot or a tuple; None for the snapshot of a thread that has no checkpoint."""
-    if isinstance(one, CheckpointTuple):
-        return _of_tuple(one)
-    if isinstance(one, StateSnapshot):
-        return _of_snapshot(one) if "checkpoint_id" in one.config["configurable"] else None
+    with looking_at("history"):
+        if isinstance(one, CheckpointTuple):
+            return _of_tuple(one)
+        if isinstance(one, StateSnapshot):
+            return None if _id_in(one.config) is None else _of_snapshot(one)
     raise InvalidInputError(
         f"history must hold StateSnapshots or CheckpointTuples, not {shown(one)}"
     )
 
 
+def _id_in(config: Mapping[str, Any] | None) -> str | None:
+    """Return the id of the checkpoint that a config leads to, None where it leads to none."""
+    found = _configurable(config).get("checkpoint_id")
+    return None if found is None else str(found)
+
+
+def _configurable(config: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return (config or {}).get("configurable") or {}
+
+
+def _place(
+    config: Mapping[str, Any], parent_config: Mapping[str, Any] | None
+) -> tuple[str, str | None, str]:
+    """Return the id of a checkpoint, that of its parent, and its namespace.
+
+    Raises:
+        InvalidInputError: It has no id.
+    """
+    own = _id_in(config)
+    if own is None:
+        raise InvalidInputError(
+            f"history must hold checkpoints that their config names, not {shown(config)}"
+        )
+    namespace = str(_configurable(config).get("checkpoint_ns") or "")
+    return own, _id_in(parent_config), namespace
+
+
 def _of_snapshot(snapshot: StateSnapshot) -> Checkpoint:
     values: Any = snapshot.values
     return Checkpoint(
-        snapshot.config,
-        snapshot.parent_config,
+        *_place(snapshot.config, snapshot.parent_config),
         snapshot.metadata or {},
-        snapshot.created_at or "",
+        str(snapshot.created_at or ""),
         values if isinstance(values, Mapping) else {"value": values},
         tuple(snapshot.next),
         tuple(one.value for one in snapshot.interrupts),
@@ -151,10 +170,9 @@ def _of_tuple(one: CheckpointTuple) -> Checkpoint:
         if not name.startswith((TRIGGER, "__"))
     }
     return Checkpoint(
-        one.config,
-        one.parent_config,
+        *_place(one.config, one.parent_config),
         one.metadata or {},
-        checkpoint["ts"],
+        str(checkpoint["ts"]),
         values,
         _next_nodes(checkpoint),
         tuple(_interrupts(one)),
@@ -190,14 +208,14 @@ def _step(one: Checkpoint, found: Mapping[str, Checkpoint]) -> Step:
     return Step(
         id=one.id,
         parent_id=one.parent_id,
-        number=one_line(str(one.metadata.get("step", "?")), LONGEST_WORD),
-        source=one_line(str(one.metadata.get("source", "?")), LONGEST_WORD),
+        number=described(one.metadata.get("step", "?"), LONGEST_WORD),
+        source=described(one.metadata.get("source", "?"), LONGEST_WORD),
         changes=tuple(changes(parent.values if parent else {}, one.values)),
         next=one.next,
         interrupts=tuple(map(described, one.interrupts)),
         errors=tuple(map(described, one.errors)),
         created_at=one.created_at,
-        namespace=str(one.config["configurable"].get("checkpoint_ns") or ""),
+        namespace=one.namespace,
     )
 
 

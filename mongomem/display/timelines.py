@@ -8,7 +8,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import StateSnapshot
 
 from mongomem.arguments import checked_number
-from mongomem.display.lane_drawings import ROW, colour_of, drawing, text_rail
+from mongomem.display.lane_drawings import ROW, colour_of, drawing, text_rail, width_of
 from mongomem.display.lanes import Layout, layout_of
 from mongomem.display.markup import Html, cell, element, one_line, page
 from mongomem.display.results import Rendered, aligned
@@ -97,7 +97,9 @@ def _table(steps: Sequence[Step], layout: Layout) -> Html:
     """Draw the steps as a table; the lanes are one drawing in its first column, as high as all
     rows, and a text in each row for viewers that drop drawings.
     """
-    style = "padding:0 8px 0 0;border:0;overflow:visible;max-width:none"
+    style = (
+        f"padding:0 8px 0 0;border:0;overflow:visible;max-width:none;min-width:{width_of(layout)}px"
+    )
     lanes = cell(drawing(steps, layout), rowspan=len(steps), style=style)
     rows = [_row(row, steps, layout, [lanes] if row == 0 else []) for row in range(len(steps))]
     before = cell("", tag="th"), cell("", tag="th", class_="plain")

@@ -40,9 +40,9 @@ MOST_THREADS = 512
 
 AWAIT_INSTEAD = (
     "A sync method was called on the event loop of its AsyncMongoClient, which would wait for "
-    "itself: await the async twin (aput, aget_tuple, asearch, graph.ainvoke, ...), call it from "
-    "another thread (asyncio.to_thread), or build on a pymongo.MongoClient, which serves sync and "
-    "async callers alike."
+    "itself: await the async twin, whose name has an a in front (aput, aget_tuple, arecall, "
+    "amemory_map, graph.ainvoke, ...), call it from another thread (asyncio.to_thread), or build "
+    "on a pymongo.MongoClient, which serves sync and async callers alike."
 )
 UNKNOWN = (
     "A sync method was called, but this AsyncMongoClient belongs to no event loop yet that could "

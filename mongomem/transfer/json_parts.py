@@ -8,14 +8,18 @@ import base64
 import binascii
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
 from mongomem.arguments import checked_text, shown
 from mongomem.checkpoint.documents.config import identifier
+from mongomem.checkpoint.serde.place_digest import BEGAN, MILLISECOND
 from mongomem.errors import InvalidInputError, MongomemError
 
 T = TypeVar("T")
+
+CLOCKS_DIFFER = timedelta(days=1)
+"""By how much the clock of the database of an export may be ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,15 @@ class Part:
         if moment.tzinfo is None:
             raise self.wrong("a time with its time zone")
         return self.checked(lambda: moment.astimezone(timezone.utc), "a time in UTC")
+
+    def past_time(self, now: datetime) -> datetime:
+        """Return a time behind the beginning of 1970, which what is listed is behind, and not ahead
+        of now by more than clocks differ.
+        """
+        moment = self.time()
+        if not BEGAN + MILLISECOND <= moment <= now + CLOCKS_DIFFER:
+            raise self.wrong("a time after 1970 that has been")
+        return moment
 
     def data(self) -> bytes:
         """Return the bytes that base64 stands for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -82,8 +82,7 @@ def _exact(value: dict[str, Any]) -> str | None:
     """Return a value as BSON in base64; None for one that JSON holds as it is."""
     if _is_json(value):
         return None
-    encoded = encode_value(value, "value")
-    return base64_of(bson.encode({"readable": encoded.readable, "exact": encoded.exact}))
+    return base64_of(_bytes_of(value))
 
 
 def _is_json(value: object) -> bool:
@@ -124,17 +123,23 @@ class GivenItem:
     updated_at: datetime
 
     @classmethod
-    def of(cls, part: Part, namespace: Namespace) -> GivenItem:
+    def of(cls, part: Part, namespace: Namespace, now: datetime) -> GivenItem:
         op = _put_op(part, namespace)
         try:
             group_ops([op], None)
         except Exception as error:
             raise part.named(error) from error
-        return cls(part, op, part.member("created_at").time(), part.member("updated_at").time())
+        times = (part.member(name).past_time(now) for name in ("created_at", "updated_at"))
+        return cls(part, op, *times)
+
+    @property
+    def id(self) -> str:
+        """The id of the item in the store."""
+        return item_id(self.op.namespace, self.op.key)
 
     def times(self) -> Update:
         """Return the write that gives the item the times that it had."""
-        place = {"_id": item_id(self.op.namespace, self.op.key), "path": path_of(self.op.namespace)}
+        place = {"_id": self.id, "path": path_of(self.op.namespace)}
         times = {"created_at": self.created_at, "updated_at": self.updated_at}
         stamp = {"changed_at": {"$type": "timestamp"}}
         return Update(place, {"$set": times, "$currentDate": stamp})
@@ -164,19 +169,46 @@ def _value(part: Part) -> dict[str, Any]:
         raise encoded.wrong("an encoded value") from error
 
 
-def given_items(parts: Iterable[Part], namespace: Namespace) -> list[GivenItem]:
+def given_items(parts: Iterable[Part], namespace: Namespace, now: datetime) -> list[GivenItem]:
     """Check the items of a document that is imported, for a namespace.
 
     Raises:
         InvalidInputError: One cannot be stored. Names it.
     """
-    return [GivenItem.of(part, namespace) for part in parts]
+    return [GivenItem.of(part, namespace, now) for part in parts]
 
 
-async def import_items(context: Context, items: Sequence[GivenItem]) -> None:
-    """Store items with the times that they had; one that is there is replaced. An item that expires
-    lives its time from now on.
+async def import_items(context: Context, items: Sequence[GivenItem]) -> int:
+    """Store items with the times that they had; return how many. One that is there is replaced,
+    unless it was updated later. An item that expires lives its time from now on.
     """
+    stored = 0
     for page in slices(items, PAGE_SIZE):
-        await batch(context, [one.op for one in page])
-        await BulkWrite(context.items, [one.times() for one in page], ordered=False)
+        newer = await _newer(context, page)
+        due = [one for one in page if one.id not in newer]
+        if due:
+            await batch(context, [one.op for one in due])
+            await BulkWrite(context.items, [one.times() for one in due], ordered=False)
+        stored += len(due)
+    return stored
+
+
+async def _newer(context: Context, given: Sequence[GivenItem]) -> set[str]:
+    """Return the ids of the items that are there, were updated later, and have another value. With
+    the same value it may be one of an import that was cut short before it gave it its times.
+    """
+    page = await Find(context.items, {"_id": {"$in": [one.id for one in given]}}, ITEM_FIELDS)
+    now, by_id = context.now(), {one.id: one for one in given}
+    return {
+        stored.id
+        for stored in sound_items(page, context.damage)
+        if stored.updated_at > by_id[stored.id].updated_at
+        and not context.expiry.has_expired(stored.expires_at, now)
+        and _bytes_of(stored.value) != _bytes_of(by_id[stored.id].op.value)
+    }
+
+
+def _bytes_of(value: Mapping[str, Any] | None) -> bytes:
+    """Return what is the same for the same values, of the same types."""
+    encoded = encode_value(value or {}, "value")
+    return bson.encode({"readable": encoded.readable, "exact": encoded.exact})

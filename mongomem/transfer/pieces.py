@@ -19,8 +19,13 @@ from mongomem.transfer.json_parts import Part
 PIECE_BYTES = 1024
 """The average size of a piece."""
 
-LARGEST_VALUE = 2**30
-"""In bytes. A document that names a piece many times may stand for more than there is memory."""
+LARGEST_PIECE = PIECE_BYTES * 4
+"""In bytes."""
+
+MOST_REPEATED, ALWAYS_TAKEN = 64, 2**28
+"""How many times the bytes of all pieces the values of one checkpoint may come to, and how many
+bytes they may in any case. A document that names a piece many times may stand for more than there
+is memory."""
 
 
 def base64_of(data: bytes) -> str:
@@ -45,7 +50,7 @@ class Pieces:
         kind, data = value
         if len(data) <= PIECE_BYTES:
             return {"type": kind, "data": base64_of(data)}
-        cutter = FastCDC(PIECE_BYTES, min_size=PIECE_BYTES // 4, max_size=PIECE_BYTES * 4)
+        cutter = FastCDC(PIECE_BYTES, min_size=PIECE_BYTES // 4, max_size=LARGEST_PIECE)
         cut = [self._place(bytes(piece.data)) for piece in cutter.cut_buf(data)]
         return {"type": kind, "pieces": cut}
 
@@ -56,20 +61,55 @@ class Pieces:
         return self.places[piece]
 
 
-def decode_value(part: Part, pieces: Sequence[bytes]) -> Serialized:
+@dataclass(slots=True)
+class GivenPieces:
+    """The pieces of a thread that is imported, for the values of one checkpoint.
+
+    Attributes:
+        pieces: The pieces.
+        left: How many bytes its values may still come to.
+    """
+
+    pieces: Sequence[bytes]
+    left: int
+
+    @classmethod
+    def of(cls, pieces: Sequence[bytes]) -> GivenPieces:
+        return cls(pieces, max(ALWAYS_TAKEN, MOST_REPEATED * sum(map(len, pieces))))
+
+    def joined(self, part: Part) -> bytes:
+        """Return the pieces that a part of a document names, in one.
+
+        Raises:
+            InvalidInputError: It names none, or the values of the checkpoint come to too much.
+        """
+        places = [_checked_place(one, len(self.pieces)) for one in part.parts()]
+        self.left -= sum(len(self.pieces[place]) for place in places)
+        if self.left < 0:
+            raise part.wrong("fewer pieces: the values of this checkpoint repeat them too often")
+        return b"".join([self.pieces[place] for place in places])
+
+
+def given_piece(part: Part) -> bytes:
+    """Return one of the pieces of a document, not longer than the export makes them: so a value is
+    in proportion to what names its pieces.
+    """
+    data = part.data()
+    if len(data) > LARGEST_PIECE:
+        raise part.wrong(f"a piece of at most {LARGEST_PIECE} bytes")
+    return data
+
+
+def decode_value(part: Part, pieces: GivenPieces) -> Serialized:
     """Return the value that a part of a document stands for.
 
     Raises:
-        InvalidInputError: It stands for none.
+        InvalidInputError: It stands for none, or the values of the checkpoint come to too much.
     """
     kind = part.member("type").text()
     if (data := part.optional("data")) is not None:
         return kind, data.data()
-    named = part.member("pieces")
-    chosen = [pieces[_checked_place(one, len(pieces))] for one in named.parts()]
-    if sum(map(len, chosen)) > LARGEST_VALUE:
-        raise part.wrong(f"a value of at most {LARGEST_VALUE:,} bytes")
-    return kind, b"".join(chosen)
+    return kind, pieces.joined(part.member("pieces"))
 
 
 def _checked_place(part: Part, count: int) -> int:

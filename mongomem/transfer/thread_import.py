@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -17,66 +18,40 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from mongomem.arguments import shown
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents.checkpoint import checked_checkpoint
-from mongomem.checkpoint.documents.collections import checkpoint_doc_id
+from mongomem.checkpoint.documents.collections import CHECKPOINT, checkpoint_doc_id
 from mongomem.checkpoint.documents.config import CheckpointRef
-from mongomem.checkpoint.documents.identity import checked_identity, named
-from mongomem.checkpoint.documents.thread import thread_query
-from mongomem.checkpoint.documents.thread_list import Thread, check_labels
+from mongomem.checkpoint.documents.identity import (
+    MOST_MEMBERS,
+    Members,
+    checked_identity,
+    named,
+)
+from mongomem.checkpoint.documents.thread import read_members, thread_query
+from mongomem.checkpoint.documents.thread_list import (
+    Thread,
+    check_labels,
+    checked_labels,
+    label_change,
+    read_listed,
+)
 from mongomem.checkpoint.plans.load import deserialize, deserialize_body
 from mongomem.checkpoint.plans.put import put
 from mongomem.checkpoint.plans.put_writes import SerializedWrite, Task, store_writes
+from mongomem.checkpoint.plans.thread_state import read_state
 from mongomem.checkpoint.plans.threads import update_thread
 from mongomem.checkpoint.serde.channels import BODY, Serialized
 from mongomem.checkpoint.serde.chunks import StoredValue
-from mongomem.engine.commands import BulkWrite, Update, UpdateMany
+from mongomem.engine.commands import BulkWrite, Document, Find, Update, UpdateMany
 from mongomem.engine.effects import Compute
-from mongomem.errors import InvalidInputError
+from mongomem.errors import ConfigurationError, InvalidInputError
+from mongomem.transfer.given_thread import GivenCheckpoint, GivenThread
 from mongomem.transfer.json_parts import Part
-from mongomem.transfer.pieces import decode_value
+from mongomem.transfer.pieces import GivenPieces, decode_value
 
 TASK = ("task_id", "task_path")
 
 MOST_IDS = 10_000
 """How many ids one command names."""
-
-
-@dataclass(frozen=True, slots=True)
-class GivenThread:
-    """A thread of a document that is imported, its parts checked as they are read."""
-
-    part: Part
-    thread_id: str
-    pieces: list[bytes]
-
-    @classmethod
-    def of(cls, part: Part) -> GivenThread:
-        pieces = [one.data() for one in part.member("pieces").parts()]
-        return cls(part, part.member("thread_id").identifier(), pieces)
-
-    def checkpoints(self) -> list[GivenCheckpoint]:
-        """Return the checkpoints, each behind its parent."""
-        parts = self.part.member("checkpoints").parts()
-        given = [GivenCheckpoint.of(self.thread_id, part) for part in parts]
-        return sorted(given, key=lambda one: one.ref.checkpoint_id or "")
-
-
-@dataclass(frozen=True, slots=True)
-class GivenCheckpoint:
-    """A checkpoint of a thread that is imported; its values are decoded when they are needed."""
-
-    part: Part
-    ref: CheckpointRef
-    parent_id: str | None
-    hidden: bool
-
-    @classmethod
-    def of(cls, thread_id: str, part: Part) -> GivenCheckpoint:
-        namespace = part.member("namespace").identifier(optional=True)
-        ref = CheckpointRef(thread_id, namespace, part.member("id").identifier())
-        parent, hidden = part.optional("parent_id"), part.optional("hidden")
-        if hidden is not None and hidden.value is not True:
-            raise hidden.wrong("true, or not there")
-        return cls(part, ref, None if parent is None else parent.identifier(), hidden is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +73,30 @@ def decode(context: Context, thread: GivenThread, given: GivenCheckpoint) -> Dec
     Raises:
         InvalidInputError: One is no value, or none that the serializer reads.
     """
-    body = _Value.of(given.part.member("checkpoint"), thread)
+    pieces = GivenPieces.of(thread.pieces)
+    body = _Value.of(given.part.member("checkpoint"), pieces)
     parts = given.part.member("channels").members()
-    channels = {name: _Value.of(part, thread) for name, part in parts}
+    channels = {name: _Value.of(part, pieces) for name, part in parts}
     bare, metadata = _body(context, given, body)
     values = {name: one.deserialized(context, given) for name, one in channels.items()}
     with _named_errors(given.part):
         checkpoint = checked_checkpoint({**bare, "channel_values": values})
         users = named({}, metadata, context.options.metadata_keys).by_key
     serialized = {name: one.serialized for name, one in {BODY: body, **channels}.items()}
-    return Decoded(checkpoint, metadata, users, serialized, _writes(context, thread, given))
+    return Decoded(checkpoint, metadata, users, serialized, _writes(context, given, pieces))
+
+
+def _is_clear(context: Context, key: str) -> bool:
+    """Say whether a metadata key may stand readable in the database."""
+    return context.clear_metadata is None or key in context.clear_metadata
 
 
 @contextmanager
 def _named_errors(part: Part) -> Iterator[None]:
-    """Name the part in an `InvalidInputError` about it."""
+    """Name the part in an error about it."""
     try:
         yield
-    except InvalidInputError as error:
+    except (InvalidInputError, ConfigurationError) as error:
         raise part.named(error) from error
 
 
@@ -144,8 +125,8 @@ class _Value:
     serialized: Serialized
 
     @classmethod
-    def of(cls, part: Part, thread: GivenThread) -> _Value:
-        return cls(part, decode_value(part, thread.pieces))
+    def of(cls, part: Part, pieces: GivenPieces) -> _Value:
+        return cls(part, decode_value(part, pieces))
 
     @property
     def data(self) -> bytes:
@@ -169,12 +150,12 @@ class _Value:
 
 
 def _writes(
-    context: Context, thread: GivenThread, given: GivenCheckpoint
+    context: Context, given: GivenCheckpoint, pieces: GivenPieces
 ) -> dict[tuple[str, str], list[SerializedWrite]]:
     """Return the writes of a checkpoint by task and path."""
     found: dict[tuple[str, str], list[SerializedWrite]] = {}
     for part in given.part.member("writes").parts():
-        value = _Value.of(part.member("value"), thread)
+        value = _Value.of(part.member("value"), pieces)
         value.deserialized(context, given)
         task, path = (part.member(name).identifier(optional=True) for name in TASK)
         found.setdefault((task, path), []).append(_write(part, value))
@@ -186,73 +167,150 @@ def _write(part: Part, value: _Value) -> SerializedWrite:
     return SerializedWrite(idx, channel, value.serialized)
 
 
-async def check_thread(context: Context, thread: GivenThread) -> None:
-    """Decode everything of a thread that is imported, and keep nothing. Writes nothing.
-
-    Raises:
-        InvalidInputError: Something cannot be imported. Names it.
-    """
-    for name in ("created_at", "updated_at"):
-        thread.part.member(name).time()
-    _check_labels(context, thread.part.member("labels"))
-    for key, users in thread.part.member("users").members():
-        for user in users.parts():
-            user.checked(partial(checked_identity, key, user.text()), "a user")
-    for given in thread.checkpoints():
-        await Compute(partial(decode, context, thread, given))
-
-
-def _check_labels(context: Context, labels: Part) -> None:
-    with _named_errors(labels):
-        check_labels(labels.object(), context.options.metadata_keys, context.clear_metadata)
-
-
-async def import_thread(
-    context: Context, thread: GivenThread, user_key: str, user_id: str, before: Thread | None
+async def check_thread(
+    context: Context, thread: GivenThread, owner: Mapping[str, str], before: Document | None
 ) -> None:
-    """Store a thread that was checked: checkpoints, each behind its parent, then what the thread
-    shows. Repeating it finishes what was cut short.
+    """Decode everything of a thread that is imported, and keep nothing. Writes nothing.
 
     Args:
         context: What every plan of the saver is given.
         thread: The thread.
-        user_key: The metadata key that names its user.
-        user_id: The user, whose the thread is afterwards.
-        before: The thread of that id as it was before, None where there was none.
+        owner: The user, by the metadata key that names users.
+        before: The document of the thread of that id that is there, None where there is none.
+
+    Raises:
+        InvalidInputError: Something cannot be imported. Names it.
     """
-    given, known = thread.checkpoints(), {user_key: {user_id}}
+    thread.times(context.now())
+    _check_labels(context, thread, before)
+    _check_identities(thread)
+    named = {key: {user} for key, user in owner.items()}
+    for given in thread.checkpoints():
+        decoded: Decoded = await Compute(partial(decode, context, thread, given))
+        for key, users in decoded.users.items():
+            named.setdefault(key, set()).update(users)
+    _check_users(context, thread, named, {} if before is None else read_members(before))
+
+
+def _check_labels(context: Context, thread: GivenThread, before: Document | None) -> None:
+    """Refuse labels that cannot be set, or that have no room beside those that are there."""
+    part = thread.part.member("labels")
+    labels, keys = part.object(), context.options.metadata_keys
+    with _named_errors(part):
+        check_labels(labels, keys, context.clear_metadata)
+        if before is not None and (state := read_state(context, before)) is not None:
+            _, others = checked_labels(labels, keys, context.clear_metadata)
+            label_change(before, state, {}, others)
+
+
+def _check_identities(thread: GivenThread) -> None:
+    for key, users in thread.part.member("users").members():
+        for user in users.parts():
+            user.checked(partial(checked_identity, key, user.text()), "a user")
+
+
+def _check_users(
+    context: Context, thread: GivenThread, named: Mapping[str, Collection[str]], held: Members
+) -> None:
+    """Refuse users whom no checkpoint names where they may not stand readable, or where the thread
+    has no room for them: `update_thread` would not take them.
+    """
+    told, keys = thread.users(), context.options.metadata_keys
+    for key in keys:
+        known = {*named.get(key, ()), *(one for one in held.get(key, ()) if isinstance(one, str))}
+        more = {*told.get(key, ())} - known
+        if not more:
+            continue
+        part = thread.part.member("users").member(key)
+        with _named_errors(part):
+            check_labels({key: min(more)}, keys, context.clear_metadata)
+        if len(known | more) > MOST_MEMBERS:
+            raise part.wrong(f"so few that the thread has at most {MOST_MEMBERS} with its own")
+
+
+async def import_thread(
+    context: Context, thread: GivenThread, owner: Mapping[str, str], before: Document | None
+) -> None:
+    """Store a thread that was checked: checkpoints, each behind its parent, then what the thread
+    shows. Repeating it finishes what was cut short.
+
+    A thread that is there and has other checkpoints is as new as the newer of both. Its labels stay
+    where it is not older than the thread that is imported, which only adds those that it lacks, and
+    none where it has other checkpoints.
+
+    Args:
+        context: What every plan of the saver is given.
+        thread: The thread, which has a checkpoint.
+        owner: The user, whose the thread is afterwards, by the metadata key that names users.
+        before: The document of the thread of that id as it was before, None where there was none.
+    """
+    found = None if before is None else await _found(context, thread, before)
+    given: list[GivenCheckpoint] = thread.checkpoints()
+    known = {key: {user} for key, user in owner.items() if not _is_clear(context, key)}
     for one in given:
         decoded: Decoded = await Compute(partial(decode, context, thread, one))
-        await _store(context, one, decoded, {user_key: user_id})
+        await _store(context, one, decoded, owner)
         for key, users in decoded.users.items():
             known.setdefault(key, set()).update(users)
     await _hide(context, given)
-    await _label(context, thread, known)
-    await _date(context, thread, before)
+    await _label(context, thread, known, found)
+    await _date(context, thread, found)
     context.caches.invalidate_thread(thread.thread_id)
 
 
-async def _date(context: Context, thread: GivenThread, before: Thread | None) -> None:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A thread that was there before the import.
+
+    Attributes:
+        listed: The thread as lists show it.
+        labels: What `update_thread` has set.
+        goes_on: It has checkpoints that the document has not. Without any it may be the same
+            thread, cut short in an import, and dated by that.
+    """
+
+    listed: Thread
+    labels: Mapping[str, Any]
+    goes_on: bool
+
+    def labels_from(self, labels: Mapping[str, Any], updated_at: datetime) -> dict[str, Any]:
+        """Return which labels of a thread that was updated then this one takes."""
+        if self.listed.updated_at < updated_at:
+            return {**labels}
+        if self.goes_on:
+            return {}
+        return {key: value for key, value in labels.items() if key not in self.labels}
+
+
+async def _found(context: Context, thread: GivenThread, before: Document) -> _Found:
+    own = {"type": CHECKPOINT, "thread_id": thread.thread_id, "epoch": before["epoch"]}
+    keys = {one["_id"] for one in await Find(context.checkpoints, own, {"_id": 1})}
+    given = {checkpoint_doc_id(one.ref) for one in thread.checkpoints()}
+    return _Found(read_listed(before), before.get("labels") or {}, not keys <= given)
+
+
+async def _date(context: Context, thread: GivenThread, found: _Found | None) -> None:
     """Give a thread the times that it had, or those of one that was there where they span more."""
-    created_at, updated_at = (
-        thread.part.member(name).time() for name in ("created_at", "updated_at")
-    )
-    if before is not None:
-        created_at = min(created_at, before.created_at)
-        updated_at = max(updated_at, before.updated_at)
+    created_at, updated_at = thread.times(context.now())
+    if found is not None:
+        created_at = min(created_at, found.listed.created_at)
+    if found is not None and found.goes_on:
+        updated_at = max(updated_at, found.listed.updated_at)
     times = {"created_at": created_at, "updated_at": updated_at}
     await BulkWrite(context.checkpoints, [Update(thread_query(thread.thread_id), {"$set": times})])
 
 
 async def _store(
-    context: Context, given: GivenCheckpoint, decoded: Decoded, user: Mapping[str, str]
+    context: Context, given: GivenCheckpoint, decoded: Decoded, owner: Mapping[str, str]
 ) -> None:
     """Store a checkpoint on its parent, then its writes. The thread is the user's from its first
-    checkpoint on, also where the checkpoints name nobody: else a thread that was cut short would be
-    nobody's.
+    checkpoint on, also where the checkpoints name nobody or others: else a thread that was cut
+    short would not be the user's, and could not be finished.
     """
     config = given.ref.at(given.parent_id).config()
-    config["configurable"] |= {key: one for key, one in user.items() if not decoded.users.get(key)}
+    config["configurable"] |= {
+        key: user for key, user in owner.items() if user not in decoded.users.get(key, ())
+    }
     await put(context, config, decoded.checkpoint, decoded.metadata, decoded.values)
     for (task, path), writes in decoded.writes.items():
         await store_writes(context, Task(given.ref, task, path), writes)
@@ -275,13 +333,18 @@ async def _mark(context: Context, places: Sequence[CheckpointRef], flag: str) ->
 
 
 async def _label(
-    context: Context, thread: GivenThread, known: Mapping[str, Collection[str]]
+    context: Context,
+    thread: GivenThread,
+    known: Mapping[str, Collection[str]],
+    found: _Found | None,
 ) -> None:
-    """Give a thread its labels, and the users whom it does not know yet."""
-    told = {key: part.texts() for key, part in thread.part.member("users").members()}
+    """Give a thread its labels, and the users whom no checkpoint names: it shows the last one."""
+    told, labels = thread.users(), thread.part.member("labels").object()
     for key in context.options.metadata_keys:
         for user in told.get(key, []):
             if user not in known.get(key, ()):
                 await update_thread(context, thread.thread_id, {key: user})
-    if labels := thread.part.member("labels").object():
+    if found is not None:
+        labels = found.labels_from(labels, thread.times(context.now())[1])
+    if labels:
         await update_thread(context, thread.thread_id, labels)

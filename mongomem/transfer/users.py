@@ -9,15 +9,17 @@ from functools import partial
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.context import Context as SaverContext
-from mongomem.checkpoint.documents.thread_list import Thread, read_listed
+from mongomem.checkpoint.documents.thread_list import read_listed
+from mongomem.engine.commands import Document
 from mongomem.engine.effects import Compute
 from mongomem.errors import InvalidInputError, MongomemError
 from mongomem.store.context import Context as StoreContext
 from mongomem.store.documents.value import plain
+from mongomem.transfer.given_thread import GivenThread
 from mongomem.transfer.json_parts import Part
 from mongomem.transfer.memories import GivenItem, export_items, given_items, import_items
 from mongomem.transfer.thread_export import export_thread, living_document
-from mongomem.transfer.thread_import import GivenThread, check_thread, import_thread
+from mongomem.transfer.thread_import import check_thread, import_thread
 from mongomem.user_data import threads_of
 
 FORMAT, VERSION = "mongomem.user", 1
@@ -39,6 +41,10 @@ class Whose:
     user_id: str
     namespace: tuple[str, ...]
 
+    def owner(self) -> dict[str, str]:
+        """Return the user by the key that names users."""
+        return {self.user_key: self.user_id}
+
 
 @dataclass(frozen=True, slots=True)
 class Imported:
@@ -46,8 +52,10 @@ class Imported:
 
     Attributes:
         user_id: The user.
-        threads: The ids of the threads.
-        memories: How many memories.
+        threads: The ids of the threads that the document has checkpoints of, also of those that
+            were there.
+        memories: How many memories were stored, also those that were there and are the same; not
+            those that are newer than the document's.
     """
 
     user_id: str
@@ -58,18 +66,21 @@ class Imported:
 async def export_json(whose: Whose) -> str:
     """Return everything of a user as the text of one JSON document. It is in memory as a whole.
 
-    Threads of which it is not certain whose they are stand under ``undecided``, by their ids.
+    Threads of which it is not certain whose they are stand under ``undecided``, by their ids, and
+    so do those of which no checkpoint can be read.
     """
     threads = await threads_of(whose.saver, whose.user_key, whose.user_id)
-    exported = [await export_thread(whose.saver, thread_id) for thread_id in threads.found]
+    tried = [await export_thread(whose.saver, thread_id) for thread_id in threads.found]
+    exported = [one for one in tried if one is not None]
+    damaged = [one["thread_id"] for one in exported if not one["checkpoints"]]
     document = {
         "format": FORMAT,
         "version": VERSION,
         "user_id": whose.user_id,
         "exported_at": whose.saver.now().isoformat(),
-        "threads": [one for one in exported if one is not None],
+        "threads": [one for one in exported if one["checkpoints"]],
         "memories": await export_items(whose.store, whose.namespace),
-        "undecided": [*threads.undecided],
+        "undecided": [*threads.undecided, *damaged],
     }
     text: str = await Compute(partial(json.dumps, document, ensure_ascii=False, allow_nan=False))
     return text
@@ -115,7 +126,12 @@ async def import_json(data: object, whose_of: Callable[[str], Whose]) -> Importe
     """Store what `export_json` made: threads with their checkpoints, and memories.
 
     Everything is checked, and every value read by the serializer, before the first write. What was
-    cut short is finished by repeating it.
+    cut short is finished by repeating it. A thread without checkpoints is left out: there is
+    nothing to go on with.
+
+    What is newer than the document stays: a memory, also the profile, that was updated later, and
+    the labels of a thread (`import_thread`). Where somebody updates a memory while the import runs
+    the document may win.
 
     Args:
         data: The document or its text.
@@ -126,21 +142,27 @@ async def import_json(data: object, whose_of: Callable[[str], Whose]) -> Importe
             Nothing was written.
     """
     given = await _checked(data, whose_of)
-    whose, there = given.whose, await _own_threads(given.whose, given.threads)
+    whose = given.whose
     for thread in given.threads:
-        before = there.get(thread.thread_id)
-        await import_thread(whose.saver, thread, whose.user_key, whose.user_id, before)
-    await import_items(whose.store, given.items)
-    ids = [thread.thread_id for thread in given.threads]
-    return Imported(whose.user_id, ids, len(given.items))
+        await import_thread(whose.saver, thread, whose.owner(), given.there.get(thread.thread_id))
+    stored = await import_items(whose.store, given.items)
+    return Imported(whose.user_id, [thread.thread_id for thread in given.threads], stored)
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What is imported, checked: the threads in the order in which they were updated."""
+    """What is imported, checked.
+
+    Attributes:
+        whose: The user.
+        threads: Those that have checkpoints, in the order in which they were updated.
+        there: The documents of those that are there already, by their ids.
+        items: The memories.
+    """
 
     whose: Whose
     threads: list[GivenThread]
+    there: Mapping[str, Document]
     items: list[GivenItem]
 
 
@@ -152,12 +174,16 @@ async def _checked(data: object, whose_of: Callable[[str], Whose]) -> Given:
     """
     document: Part = await Compute(partial(read_document, data), _size_of(data))
     whose = _whose(document.member("user_id"), whose_of)
-    items = given_items(document.member("memories").parts(), whose.namespace)
+    parts = document.member("memories").parts()
+    items = given_items(parts, whose.namespace, whose.store.now())
     threads = [GivenThread.of(part) for part in document.member("threads").parts()]
+    there = await _own_threads(whose, threads)
     for thread in threads:
-        await check_thread(whose.saver, thread)
-    ordered = sorted(threads, key=lambda thread: thread.part.member("updated_at").time())
-    return Given(whose, ordered, items)
+        before = there.get(thread.thread_id)
+        await check_thread(whose.saver, thread, whose.owner(), before)
+    whole = [thread for thread in threads if thread.checkpoints()]
+    ordered = sorted(whole, key=lambda thread: thread.times(whose.saver.now())[1])
+    return Given(whose, ordered, there, items)
 
 
 def _whose(user_id: Part, whose_of: Callable[[str], Whose]) -> Whose:
@@ -173,15 +199,15 @@ def _size_of(data: object) -> int:
     return len(text) if isinstance(text, str | bytes) else 0
 
 
-async def _own_threads(whose: Whose, threads: list[GivenThread]) -> dict[str, Thread]:
-    """Return the threads that are there already, by their ids.
+async def _own_threads(whose: Whose, threads: list[GivenThread]) -> dict[str, Document]:
+    """Return the documents of the threads that are there already, by their ids.
 
     Raises:
         InvalidInputError: One is not the user's.
     """
-    found = [await living_document(whose.saver, thread.thread_id) for thread in threads]
-    listed = [read_listed(document) for document in found if document is not None]
-    there = {thread.thread_id: thread for thread in listed}
+    given = [thread.thread_id for thread in threads if thread.checkpoints()]
+    found = [await living_document(whose.saver, thread_id) for thread_id in given]
+    there = {read_listed(one).thread_id: one for one in found if one is not None}
     if not there:
         return there
     own = await threads_of(whose.saver, whose.user_key, whose.user_id)

@@ -19,6 +19,7 @@ from mongomem import (
     InvalidInputError,
     MongoMemory,
     UnstorableValueError,
+    UsageError,
     User,
     user_namespace,
 )
@@ -141,6 +142,15 @@ async def test_profiles_are_merged(users: Users) -> None:
     assert await ada("update_profile", {}) == merged
 
 
+async def test_a_sync_method_on_the_loop_of_its_client_names_the_twin(
+    mongo_uri: str, database_name: str
+) -> None:
+    async with client_of("awaiting", mongo_uri) as client:
+        zoe = MongoMemory(client, database_name).user("zoe")
+        with pytest.raises(UsageError, match=r"the async twin, .* an a in front .*arecall"):
+            zoe.recall()
+
+
 @pytest.mark.parametrize("kind", ["threaded", "awaiting"])
 async def test_concurrent_changes_of_a_profile_are_all_there(
     kind: str, mongo_uri: str, database_name: str
@@ -163,8 +173,11 @@ async def test_threads_are_listed_as_the_saver_lists_them(users: Users) -> None:
     assert (first.thread_id, first.checkpoint_count) == ("3", 3)
     assert [one.thread_id for one in await ada("threads", before=first)] == ["2", "1"]
     assert [one.thread_id for one in await ada("threads", filter={"title": "Two"})] == ["2"]
-    mine = await ada("threads", filter={"user_id": "bob"})
-    assert {one.thread_id for one in mine} == {"1", "2", "3"}, "a filter shows no other user's"
+    mine = await ada("threads", filter={"user_id": "ada"})
+    assert {one.thread_id for one in mine} == {"1", "2", "3"}
+    for other in ("bob", None, {"$in": ["bob"]}):
+        with pytest.raises(InvalidInputError, match="user_id of this filter is"):
+            await ada("threads", filter={"user_id": other})
 
 
 def test_a_config_names_user_and_thread() -> None:

@@ -364,20 +364,21 @@ def put_value(memory: MongoMemory, value: Any, thread: str = "1", user: str | No
     memory.saver.put_writes(stored, [("a", value), ("b", 1)], "task", "path")
 
 
-def label_only(memory: MongoMemory) -> None:
-    """Store a thread that no checkpoint says the user of, with what a checkpoint and a thread can
-    have.
+def label_only(memory: MongoMemory, user: str | None) -> None:
+    """Store a thread that its checkpoints say another user of, or none, with what a checkpoint and
+    a thread can have.
     """
-    put_value(memory, "x" * 70_000, user=None)
-    put_value(memory, "y", user=None)
+    put_value(memory, "x" * 70_000, user=user)
+    put_value(memory, "y", user=user)
     memory.saver.update_thread("1", {"user_id": "ada", "title": "T"})
     memory.store.put(("ada",), "k", {"n": (1,)})
 
 
-def test_an_import_that_was_cut_short_is_finished_by_repeating_it() -> None:
+@pytest.mark.parametrize("user", [None, "bob"])
+def test_an_import_that_was_cut_short_is_finished_by_repeating_it(user: str | None) -> None:
     client = mongomock.MongoClient()
     here = MongoMemory(client, "one")
-    label_only(here)
+    label_only(here, user)
     text = here.export_user("ada").to_json()
     for broken_off_at in range(60):
         there = MongoMemory(client, f"two {broken_off_at}".replace(" ", "_"), auto_setup=False)

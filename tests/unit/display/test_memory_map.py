@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import importlib.util
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from langgraph.store.base import Item
+from matplotlib.figure import Figure
 
-from mongomem import ItemVectors, display
-from mongomem.display.memory_maps import LABELLED, principal_components
+from mongomem import ItemVectors, MongoStore, display
+from mongomem.display.memory_maps import LABELLED, Point, _draw_groups, principal_components
 from mongomem.errors import ConfigurationError, InvalidInputError
 
 WHEN = datetime(2030, 1, 1, tzinfo=timezone.utc)
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-class Stored:
+class Stored(MongoStore):
     """Gives the vectors that it was given."""
 
     def __init__(self, *found: ItemVectors) -> None:
@@ -74,6 +76,26 @@ def test_colours_are_by_field_or_namespace(color_by: str | None, groups: list[st
     assert [point.group for point in shown.points] == groups
 
 
+@pytest.mark.parametrize("color_by", [["a"], 5, b"a", {}, True])
+async def test_a_field_to_colour_by_is_a_string(color_by: Any) -> None:
+    store = Stored(embedded("a", [1, 0]))
+    with pytest.raises(InvalidInputError, match="color_by must be a string"):
+        display.memory_map(store, ("ada",), color_by=color_by)
+    with pytest.raises(InvalidInputError, match="color_by must be a string"):
+        await display.amemory_map(store, ("ada",), color_by=color_by)
+    assert store.asked == []
+
+
+@pytest.mark.parametrize("groups", [["_private", "notes"], ["", "_a", "_b"], ["$x^", "y"]])
+def test_the_legend_names_every_group(groups: list[str]) -> None:
+    figure = Figure()
+    points = [Point("label", group, float(n), 0.0) for n, group in enumerate(groups)]
+    _draw_groups(figure, figure.add_subplot(), points)
+    (legend,) = figure.legends
+    named = [text.get_text().replace("\\", "") for text in legend.get_texts()]
+    assert named == [group or "(none)" for group in sorted(groups)]
+
+
 def test_every_vector_of_an_item_is_a_point() -> None:
     assert len(mapped(embedded("a", [[1, 0], [0, 1], [1, 1]], text="three")).points) == 3
 
@@ -124,7 +146,7 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.Mo
     assert importlib.util.find_spec("matplotlib") is not None
 
 
-@pytest.mark.parametrize("store", [None, "memories", object()])
+@pytest.mark.parametrize("store", [None, "memories", object(), SimpleNamespace(get_vectors=print)])
 async def test_what_is_no_store_is_named(store: Any) -> None:
     with pytest.raises(InvalidInputError, match="drawn from a MongoStore"):
         display.memory_map(store, ("ada",))

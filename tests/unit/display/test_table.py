@@ -62,6 +62,42 @@ def test_columns_can_be_chosen() -> None:
     assert rows(display.table(items, columns=["kind", "key", "no"]).html) == [["pet", "k", ""]]
 
 
+@pytest.mark.parametrize("wrong", ["key", b"key", 5, {"key"}, {"key": 1}, iter(["key"])])
+def test_columns_are_a_list(wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match="columns must be a list"):
+        display.table([found("k", {}, 0.5)], columns=wrong)
+
+
+class Unwritten:
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def test_names_that_cannot_be_written_are_one_error() -> None:
+    wrong: Any = [Unwritten()]
+    with pytest.raises(InvalidInputError, match="columns cannot be used"):
+        display.table([found("k", {}, 0.5)], columns=wrong)
+    with pytest.raises(InvalidInputError, match="rows cannot be used"):
+        display.table([{Unwritten(): 1}])
+
+
+@pytest.mark.parametrize(
+    ("key", "short"),
+    [
+        ("pet", "pet"),
+        ("twelve-chars", "twelve-chars"),
+        ("12345678-1234-1234-1234-123456789abc", "1234567…9abc"),
+    ],
+)
+def test_a_long_key_is_shown_by_its_ends_and_told_in_full(key: str, short: str) -> None:
+    shown = display.table([found(key, {"text": key}, None)])
+    assert rows(shown.html)[0][:2] == [short, key]
+    cell = parsed(shown.html).find(".//tbody/tr/td")
+    assert cell is not None
+    assert cell.get("title") == key
+    assert key in str(shown)
+
+
 def test_threads_and_mappings_are_rows() -> None:
     threads = [Thread("1", WHEN, WHEN, {"user_id": "ada"}, "Hello", None)]
     assert heads(display.table(threads).html) == [

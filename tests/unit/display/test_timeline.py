@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.base import CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, StateSnapshot, interrupt
@@ -14,7 +18,7 @@ from langgraph.types import Command, StateSnapshot, interrupt
 from mongomem import display
 from mongomem.display.lanes import layout_of
 from mongomem.display.markup import one_line
-from mongomem.display.thread_history import changes, steps_of
+from mongomem.display.thread_history import Step, changes, steps_of
 from mongomem.errors import InvalidInputError
 from support.html import heads, parsed, plain, rows
 
@@ -124,6 +128,86 @@ def test_lanes_cross_in_text(graph: Any) -> None:
     ]
     assert rails[0].startswith("●─────╮")
     assert rails[1].startswith("●─┬─╮ │")
+
+
+def step(id: str, parent_id: str | None) -> Step:
+    return Step(id, parent_id, "1", "loop", (), (), (), (), "", "")
+
+
+def one(number: int) -> str:
+    return f"{number:06}"
+
+
+@pytest.mark.parametrize("parent", [one(0), one(1), one(2), "elsewhere"])
+def test_a_parent_that_does_not_stand_above_its_child_is_not_shown(parent: str) -> None:
+    """As where clocks differ, or somebody wrote the ids."""
+    layout = layout_of([step(one(0), parent), step(one(1), one(0)), step(one(2), one(1))])
+    (branch,) = layout.branches
+    assert (branch.origin, branch.is_cut, branch.rows) == (None, True, [0, 1, 2])
+
+
+def test_a_history_whose_ids_are_not_in_the_order_of_time_is_shown(graph: Any) -> None:
+    newest, *older = history(graph)
+    parent = newest.config["configurable"]
+    for own in (newest.config, older[0].parent_config):
+        assert own is not None
+        own["configurable"]["checkpoint_id"] = "0"
+    assert parent["checkpoint_id"] == "0"
+    assert len(rows(display.timeline([newest, *older]).html)) == 3
+
+
+def forked(forks: int) -> list[Step]:
+    """Make a step with so many forks, each of two steps."""
+    began = [step(one(0), None)]
+    for number in range(1, forks + 1):
+        began += [step(one(2 * number), one(0)), step(one(2 * number + 1), one(2 * number))]
+    return began
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Count the calls of functions, built-in ones too."""
+    seen = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, arg: seen.append(event))
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return sum(event in ("call", "c_call") for event in seen)
+
+
+def test_twice_as_many_forks_are_twice_as_much_work() -> None:
+    """Whatever the drawing takes, which is as large as rows times lanes."""
+    few, many = (calls_of(lambda n=n: layout_of(forked(n))) for n in (50, 100))  # type: ignore[misc]
+    passed = [sum(len(branch.line) for branch in layout_of(forked(n)).branches) for n in (50, 100)]
+    assert many - passed[1] < 2.1 * (few - passed[0])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lanes_are_the_first_free_ones(seed: int) -> None:
+    random = Random(seed)
+    steps = [
+        step(one(n), None if n == 0 or random.random() < 0.1 else one(random.randrange(n)))
+        for n in range(40)
+    ]
+    branches = layout_of(steps).branches
+    for number, branch in enumerate(branches):
+        met = {other.lane for other in branches[:number] if {*other.span} & {*branch.span}}
+        assert branch.lane == next(lane for lane in range(41) if lane not in met)
+
+
+def test_the_drawing_is_as_wide_as_its_lanes_whatever_a_notebook_says_of_drawings(
+    graph: Any,
+) -> None:
+    """JupyterLab: ``.jp-RenderedHTMLCommon img, svg {max-width: 100%}``."""
+    fork(graph)
+    html = parsed(display.timeline(history(graph)).html)
+    cell, drawn = html.find(".//td[@rowspan]"), html.find(".//svg")
+    assert cell is not None
+    assert drawn is not None
+    assert drawn.get("width") == "40"
+    assert "max-width:none" in drawn.get("style", "")
+    assert "min-width:40px" in cell.get("style", "")
 
 
 def test_tuples_of_a_saver_tell_the_same(graph: Any) -> None:
@@ -263,6 +347,36 @@ def test_a_message_that_calls_tools_names_them() -> None:
     assert [str(change) for change in changes({}, {"messages": [call]})] == [
         "messages + ai calls search"
     ]
+
+
+def changed_tuple(**fields: Any) -> CheckpointTuple:
+    config: Any = {"configurable": {"thread_id": "1", "checkpoint_id": "1"}}
+    return CheckpointTuple(config, empty_checkpoint(), {})._replace(**fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"config": {}},
+        {"config": {"configurable": {}}},
+        {"config": {"configurable": {"checkpoint_id": Cruel()}}},
+        {"config": None},
+        {"parent_config": {"configurable": {"checkpoint_id": Cruel()}}},
+        {"parent_config": 7},
+        {"checkpoint": {}},
+        {"metadata": 7},
+        {"pending_writes": 7},
+    ],
+)
+def test_a_tuple_that_is_none_is_named_in_one_line(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=r"^history ") as caught:
+        display.timeline([changed_tuple(**fields)])
+    assert "\n" not in str(caught.value)
+
+
+def test_metadata_that_cannot_be_written_is_described() -> None:
+    shown = display.timeline([changed_tuple(metadata={"step": Cruel(), "source": Cruel()})])
+    assert [cell[:6] for cell in rows(shown.html)[0][:2]] == ["<Cruel", "<Cruel"]
 
 
 @pytest.mark.parametrize("wrong", [None, "history", 3, [3], {"a": 1}, [None]])

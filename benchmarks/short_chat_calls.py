@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langgraph.checkpoint.memory import InMemorySaver
+from pymongo import WriteConcern
 
 from saver_chat import Chat, Saver, Script, WrongStateError
 
@@ -84,12 +85,39 @@ class Replayed:
         )
 
 
+class NoServer:
+    """Answers writes at once, as a database or as a collection: what is left of a put is the code
+    of its saver.
+    """
+
+    write_concern = WriteConcern("majority")
+
+    def command(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        return {"ok": 1.0, "n": len(command["updates"])}
+
+    def update_one(self, *_: Any, **__: Any) -> None:
+        """Do nothing."""
+
+
+def repeat_puts(saver: Saver, calls: Sequence[Call], thread_id: str, into: Replayed) -> None:
+    """Make the recorded puts alone, of which nothing is read back."""
+    _make([call for call in calls if call[0] == "put"], saver, thread_id, into)
+
+
 def replay(saver: Saver, calls: Sequence[Call], thread_id: str, into: Replayed) -> None:
     """Make the recorded calls on a thread of a saver, one after the other.
 
     Raises:
         WrongStateError: The last state is not the one that was put.
     """
+    _make(calls, saver, thread_id, into)
+    last = next(others[0] for name, (_, *others) in reversed(calls) if name == "put")
+    found = saver.get_tuple({"configurable": {"thread_id": thread_id}})
+    if found is None or found.checkpoint["channel_values"] != last["channel_values"]:
+        raise WrongStateError(f"{type(saver).__name__}: the last state is not the one that was put")
+
+
+def _make(calls: Sequence[Call], saver: Saver, thread_id: str, into: Replayed) -> None:
     configurable: Mapping[str, Any]
     for name, (config, *others) in calls:
         configurable = {**config["configurable"], "thread_id": thread_id}
@@ -101,7 +129,3 @@ def replay(saver: Saver, calls: Sequence[Call], thread_id: str, into: Replayed) 
         taken.cpu += time.process_time() - cpu
         taken.wall.append(time.perf_counter() - begin)
         into.turns += name == "get_tuple"
-    last = next(others[0] for name, (_, *others) in reversed(calls) if name == "put")
-    found = saver.get_tuple({"configurable": {"thread_id": thread_id}})
-    if found is None or found.checkpoint["channel_values"] != last["channel_values"]:
-        raise WrongStateError(f"{type(saver).__name__}: the last state is not the one that was put")

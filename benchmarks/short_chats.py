@@ -26,12 +26,13 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from delay import delayed
 from mongomem import MongoSaver
+from mongomem.engine.runners import BlockingRunner, Runners
 from saver import header
 from saver_chat import Chat, Saver, Script, WrongStateError
 from saver_peers import OFFICIAL, OURS, POSTGRES, Uris
 from saver_report import Compared, Row, Section, verdict
 from servers import mongodb, postgres
-from short_chat_calls import OPERATIONS, Replayed, recorded_calls, replay
+from short_chat_calls import OPERATIONS, NoServer, Replayed, recorded_calls, repeat_puts, replay
 from short_chat_peers import WORKERS, MongoDBSaver, async_savers, mongodb_saver, sync_savers
 
 CALL_OF_OFFICIAL, TURN_OF_OFFICIAL, CPU_OF_POSTGRES = 1.05, 1.0, 1.25
@@ -116,6 +117,38 @@ def call_section(savers: Mapping[str, Saver], scale: Scale) -> Section:
         compared(turn_cpu, POSTGRES, CPU_OF_POSTGRES),
     ]
     section.rows.append(Row("  CPU of a turn", turn_cpu, cpu_goals, digits=2))
+    return section
+
+
+def part_section(uris: Uris, scale: Scale) -> Section:
+    """Tell where the time of a put goes: in the saver's own code, in the driver, at the server."""
+    calls = recorded_calls(scale.turns)
+    with ExitStack() as stack:
+        makers: Mapping[str, Any] = {OURS: MongoSaver, OFFICIAL: MongoDBSaver}
+        savers = {name: mongodb_saver(stack, uris.mongodb, made) for name, made in makers.items()}
+        alone = {name: mongodb_saver(stack, uris.mongodb, made) for name, made in makers.items()}
+        for saver in (*savers.values(), *alone.values()):
+            repeat_puts(saver, calls, "first", Replayed())
+        ours: Any = alone[OURS]
+        official: Any = alone[OFFICIAL]
+        ours._runners = Runners(BlockingRunner(NoServer()), ours._runners.arun)
+        official.checkpoint_collection = NoServer()
+
+        def measure(name: str) -> list[float]:
+            own, whole = Replayed(), Replayed()
+            for _ in range(scale.threads):
+                repeat_puts(alone[name], calls, "first", own)
+                repeat_puts(savers[name], calls, uuid4().hex, whole)
+            code, cpu, wall = own.cpu_ms("put"), whole.cpu_ms("put"), whole.wall_ms("put")
+            return [1e3 * part for part in (code, cpu - code, wall - cpu)]
+
+        parts = in_rounds(list(savers), scale.rounds, measure)
+    section = Section(
+        "Where a put goes, in µs",
+        "code: CPU of puts that no server is asked for; driver: CPU beyond that; server: the rest",
+    )
+    for label, values in zip(("the saver's code", "the driver", "the server"), parts, strict=True):
+        section.rows.append(Row(label, values, [compared(values, OFFICIAL, None)], digits=0))
     return section
 
 
@@ -262,7 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
-    parser.add_argument("--only", choices=("calls", "sync", "async", "distant"))
+    parser.add_argument("--only", choices=("calls", "parts", "sync", "async", "distant"))
     options = parser.parse_args(arguments)
     scale = QUICK if options.quick else FULL
     done: list[Section] = []
@@ -272,6 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         savers = stack.enter_context(sync_savers(uris))
         sections: dict[str, Callable[[], Section]] = {
             "calls": lambda: call_section(savers, scale),
+            "parts": lambda: part_section(uris, scale),
             "sync": lambda: throughput_section(uris, scale, is_async=False),
             "async": lambda: throughput_section(uris, scale, is_async=True),
             "distant": lambda: distant_section(uris, scale),

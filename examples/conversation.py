@@ -170,7 +170,7 @@ class Conversation:
         found = self._memories(query=query or None, limit=10 if query else 100)
         scores = ["" if memory.score is None else f"{memory.score:5.2f}  " for memory in found]
         lines = [
-            f"  {score}{short(memory.value['text'])}"
+            f"  {score}{short(str(memory.value.get('text', memory.value)))}"
             for score, memory in zip(scores, found, strict=True)
         ]
         return "\n".join(lines) or f"Nothing is known of {self.user}."

@@ -12,9 +12,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mongomem import MongoMemory
 from support.openai_server import OpenAIServer, RecordedRequest
 from support.waits import HANG_SECONDS
 
@@ -145,6 +147,16 @@ def test_a_name_may_be_one_that_no_namespace_holds(chat: Chat, name: str) -> Non
     assert reply(output, f"/user {name}").startswith(f"Welcome back, {name}. Known of you")
     assert reply(output, "Do I like quinces?") == 'You told me: "I like quinces."'
     assert reply(output, "/memories") == "  I like quinces."
+
+
+def test_a_memory_of_another_program_is_shown(
+    chat: Chat, mongo_uri: str, database_name: str
+) -> None:
+    index: Any = {"embed": "local", "dims": 256, "fields": ["text"]}
+    with MongoMemory.from_conn_string(mongo_uri, db_name=database_name, index=index) as memory:
+        memory.store.put(("ada", "memories"), "k", {"note": "tea"})
+    output = chat("--user", "ada", lines="Hello.\n/memories\n")
+    assert reply(output, "/memories") == "  {'note': 'tea'}"
 
 
 MEGABYTE = b"x" * 1_000_000

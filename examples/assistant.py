@@ -44,13 +44,13 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.managed import RemainingSteps
 from langgraph.prebuilt import ToolNode, ToolRuntime, tools_condition
-from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.runtime import Runtime
+from langgraph.store.base import Item
 from openai import OpenAI, OpenAIError
-from pymongo.errors import PyMongoError
+from pymongo.errors import ConnectionFailure, PyMongoError
 
 from mongomem import MongoMemory, User, local_uri
-from mongomem.errors import InvalidInputError, MongomemError, UnstorableValueError
+from mongomem.errors import InvalidInputError, MongomemError
 
 RECALLED = 5
 LAST_MESSAGES = 40
@@ -83,7 +83,7 @@ def remember(text: str, runtime: ToolRuntime[Context]) -> str:
 def recall(query: str, runtime: ToolRuntime[Context]) -> str:
     """Find what was remembered about the user: one memory a line, with its key, the best first."""
     found = runtime.context.user.recall(query, limit=RECALLED)
-    return "\n".join(f"{item.key}: {item.value['text']}" for item in found) or "Nothing."
+    return "\n".join(f"{item.key}: {text_of(item)}" for item in found) or "Nothing."
 
 
 @tool
@@ -99,10 +99,37 @@ def update_profile(changes: dict[str, Any], runtime: ToolRuntime[Context]) -> st
 
     A JSON object of what changes; null removes a key.
     """
-    return f"The profile is now {json.dumps(runtime.context.user.update_profile(changes))}"
+    profile = runtime.context.user.update_profile(changes)
+    return f"The profile is now {json.dumps(profile, default=str)}"
 
 
 TOOLS: list[BaseTool] = [remember, recall, forget, update_profile]
+
+
+def text_of(item: Item) -> str:
+    """Return what a memory says; all of one that another program stored without a text."""
+    return str(item.value.get("text", item.value))
+
+
+def told(error: Exception) -> str:
+    """Tell the model what went wrong with its call of a tool.
+
+    Without the database there is no going on: that ends the turn, and the next one repeats the
+    call. Anything else would fail again and again.
+    """
+    if isinstance(error, ConnectionFailure):
+        raise error
+    return f"That failed: {type(error).__name__}: {short(error)}"
+
+
+def short(error: Exception) -> str:
+    """Fit an error into one line."""
+    return " ".join(clean(str(error)).split())[:300]
+
+
+def clean(text: str) -> str:
+    """Replace what UTF-8 cannot say: halves of characters, which JSON lets through."""
+    return text.encode(errors="replace").decode()
 
 
 # The graph.
@@ -138,12 +165,9 @@ def build_graph(model: Model) -> StateGraph[State, Context, State, State]:
         )
         return {"messages": [model([SystemMessage(PROMPT.format(profile=profile)), *recent])]}
 
-    # The model is told which of its arguments are wrong. Other errors end the turn.
-    wrong = (ToolInvocationError, InvalidInputError, UnstorableValueError)
-    tools = ToolNode(TOOLS, handle_tool_errors=wrong)
     builder = StateGraph(State, context_schema=Context)
     builder.add_node("model", answer)
-    builder.add_node("tools", tools)
+    builder.add_node("tools", ToolNode(TOOLS, handle_tool_errors=told))
     builder.add_edge(START, "model")
     builder.add_conditional_edges("model", tools_condition)
     builder.add_edge("tools", "model")
@@ -171,16 +195,33 @@ class OpenAIModel:
         completion = self._client.chat.completions.create(
             model=self._name, messages=asked, tools=self._tools
         )
+        if not completion.choices:
+            return AIMessage("(no answer)")
         message = completion.choices[0].message
-        calls, invalid = [], []
+        calls, said = [], [clean(message.content or "")]
         for call in message.tool_calls or ():
             if call.type == "function":
-                name, arguments = call.function.name, call.function.arguments
+                name, arguments = clean(call.function.name), clean(call.function.arguments)
                 try:
-                    calls.append(tool_call(name, json.loads(arguments), call.id))
-                except ValueError:
-                    invalid.append(f"(It called {name} with no JSON: {arguments})")
-        return AIMessage("\n".join(filter(None, [message.content, *invalid])), tool_calls=calls)
+                    calls.append(tool_call(name, read_arguments(arguments), clean(call.id)))
+                except (ValueError, RecursionError):
+                    said.append(f"(It called {name} with no JSON object: {arguments[:300]})")
+        return AIMessage("\n".join(filter(None, said)), tool_calls=calls)
+
+
+def read_arguments(text: str) -> dict[str, Any]:
+    """Read the arguments of a tool.
+
+    Raises:
+        ValueError: They are no JSON object, or hold what cannot be sent back to the model: NaN, or
+            half a character.
+        RecursionError: They are nested too deeply.
+    """
+    arguments = json.loads(text)
+    if not isinstance(arguments, dict):
+        raise ValueError(text)
+    json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
+    return arguments
 
 
 VALUE = r"(?P<value>[\w-]+(?: (?!and\b|but\b)[\w-]+)*)"
@@ -284,7 +325,7 @@ def greeting(user: User) -> str:
     profile, newest = user.profile(), user.recall(limit=RECALLED)
     if not profile and not newest:
         return f"Hello {user.id}, we have not met before."
-    known = "".join(f"\n  {item.value['text']}" for item in newest)
+    known = "".join(f"\n  {text_of(item)}" for item in newest)
     return f"Welcome back, {user.id}. Profile: {json.dumps(profile, default=str)}{known}"
 
 
@@ -307,7 +348,7 @@ def converse(
             for shown in assistant.say(line):
                 print(shown)
         except troubles as trouble:
-            print(f"That failed: {type(trouble).__name__}: {' '.join(str(trouble).split())[:300]}")
+            print(f"That failed: {type(trouble).__name__}: {short(trouble)}")
 
 
 def parse() -> argparse.Namespace:
@@ -349,7 +390,7 @@ def main() -> None:
             print(f"{greeting(user)}\n(thread {assistant.thread}; Ctrl-D ends)")
             converse(assistant, lines(f"{user.id}> "), troubles)
     except troubles as trouble:
-        sys.exit(f"assistant: {type(trouble).__name__}: {' '.join(str(trouble).split())[:300]}")
+        sys.exit(f"assistant: {type(trouble).__name__}: {short(trouble)}")
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -13,7 +13,7 @@ HELP = """\
 /history           list the turns of this thread /back N  go back to turn N and go on from there
 /memories [QUERY]  what is known of you          /help /quit"""
 
-NO_NAME = "A user's name is 1 to 40 letters, digits, blanks or one of _-"
+NO_NAME = "A user's name is 1 to 40 letters, digits, blanks or one of _.@-"
 SHOWN = 100
 """Characters of a message or memory that a line of a list shows."""
 
@@ -61,7 +61,7 @@ class Conversation:
         self._title = self._title or short(text, 40)
         message = {"role": "user", "content": text}
         state = self._graph.invoke(
-            {"messages": [message]}, self._config(), context={"user_id": self.user}
+            {"messages": [message]}, self._config(), context={"namespace": self._namespace()}
         )
         self._checkpoint = {}
         return str(state["messages"][-1].text)
@@ -156,8 +156,13 @@ class Conversation:
         self._checkpoint = {"checkpoint_id": checkpoint_id(turn)}
         return f"Back at: {short(turn.values['messages'][-2].text)}"
 
+    def _namespace(self) -> tuple[str, ...]:
+        """Return the user's namespace: no label of one holds the period of a mail address."""
+        namespace: tuple[str, ...] = self._memory.user(self.user).namespace
+        return namespace
+
     def _memories(self, **options: Any) -> list[Any]:
-        found: list[Any] = self._memory.store.search((self.user, "memories"), **options)
+        found: list[Any] = self._memory.store.search((*self._namespace(), "memories"), **options)
         return found
 
     def memories(self, query: str) -> str:
@@ -165,17 +170,15 @@ class Conversation:
         found = self._memories(query=query or None, limit=10 if query else 100)
         scores = ["" if memory.score is None else f"{memory.score:5.2f}  " for memory in found]
         lines = [
-            f"  {score}{short(memory.value['text'])}"
+            f"  {score}{short(str(memory.value.get('text', memory.value)))}"
             for score, memory in zip(scores, found, strict=True)
         ]
         return "\n".join(lines) or f"Nothing is known of {self.user}."
 
 
 def is_name(name: str) -> bool:
-    """Tell whether a user can have this name: as a label of a namespace, LangGraph reserves
-    some.
-    """
-    return bool(re.fullmatch(r"[\w -]{1,40}", name)) and name != "langgraph"
+    """Tell whether a user can have this name."""
+    return bool(re.fullmatch(r"[\w.@ -]{1,40}", name))
 
 
 def _chosen(options: list[Any], number: str) -> Any | None:

@@ -2,7 +2,7 @@
 
 graph = build_graph(responder).compile(checkpointer=memory.saver, store=memory.store)
 graph.invoke({"messages": "Hello"}, {"configurable": {"thread_id": "1", "user_id": "ada"}},
-context=User("ada"))
+context=User(("ada",)))
 
 Nothing here knows that its memories are in MongoDB.
 """
@@ -23,9 +23,9 @@ RECALLED = 3
 
 @dataclass(frozen=True)
 class User:
-    """Whom the graph talks to: the context of a run."""
+    """Whom the graph talks to: the context of a run, and the namespace of what is theirs."""
 
-    user_id: str
+    namespace: tuple[str, ...]
 
 
 def build_graph(responder: Responder) -> StateGraph[MessagesState, User]:
@@ -34,7 +34,7 @@ def build_graph(responder: Responder) -> StateGraph[MessagesState, User]:
     """
 
     def chat(state: MessagesState, runtime: Runtime[User]) -> dict[str, Any]:
-        namespace = (runtime.context.user_id, "memories")
+        namespace = (*runtime.context.namespace, "memories")
         last_message = state["messages"][-1].text
         memories = runtime.store.search(namespace, query=last_message, limit=RECALLED)
         reply = responder.respond(state["messages"], memories)

@@ -149,7 +149,8 @@ def _recall(memories: Sequence[SearchItem]) -> str:
 
 
 def _texts(memories: Sequence[SearchItem]) -> list[str]:
-    return [memory.value["text"] for memory in memories]
+    # all of one that another program stored without a text
+    return [str(memory.value.get("text", memory.value)) for memory in memories]
 
 
 def _quoted(texts: Sequence[str]) -> str:

@@ -247,7 +247,18 @@ class Desk:
         """Open a ticket with a message of a customer."""
         ticket = uuid4().hex[:12]
         # Open until it is closed: a process that ends in between leaves it where `pending` looks.
-        return self._run(ticket, user, {"messages": [("user", text)]})
+        answer = self._run(ticket, user, {"messages": [("user", text)]})
+        return " ".join([answer, *self._asked_before(ticket, user)])
+
+    def _asked_before(self, ticket: str, user: str) -> Iterator[str]:
+        """Tell which other tickets of the customer wait for a decision on the same order."""
+        asked = self._state(ticket)
+        if not asked.interrupts:
+            return
+        for other in self._open_tickets(user_id=user):
+            state = self._state(other)
+            if other != ticket and state.interrupts and _order(state) == _order(asked):
+                yield f"Ticket {other} waits for the same."
 
     def pending(self) -> str:
         """List the tickets that wait for a decision, and those that stopped half-way."""
@@ -288,12 +299,13 @@ class Desk:
             self._memory.saver.update_thread(ticket, {"status": "closed"})
         return f"ticket {ticket}: {state['messages'][-1].text}"
 
-    def _open_tickets(self) -> Iterator[str]:
+    def _open_tickets(self, **whose: str) -> Iterator[str]:
         """Find open tickets, page by page: the status of a thread is in its metadata."""
-        page = self._memory.saver.list_threads(filter={"status": "open"})
+        wanted = {"status": "open", **whose}
+        page = self._memory.saver.list_threads(filter=wanted)
         while page:
             yield from (thread.thread_id for thread in page)
-            page = self._memory.saver.list_threads(filter={"status": "open"}, before=page[-1])
+            page = self._memory.saver.list_threads(filter=wanted, before=page[-1])
 
     def _status(self, ticket: str) -> str | None:
         """Tell what a ticket waits for, as its newest checkpoint has it; None where it is done."""
@@ -316,6 +328,10 @@ class Desk:
 
 def _customer(state: StateSnapshot) -> str:
     return str(dict(state.metadata or {})["user_id"])
+
+
+def _order(state: StateSnapshot) -> str:
+    return str(state.values["order"])
 
 
 def _outcome(state: StateSnapshot) -> str:
@@ -407,7 +423,9 @@ def _login() -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Run one command. Ends the process with one line where it cannot be done."""
     try:
-        print(run(parse(arguments)))
+        print(run(parse(arguments)), flush=True)
+    except BrokenPipeError:  # nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except RefusedError as refused:
         sys.exit(f"support_bot: {refused}")
     except (PyMongoError, MongomemError, OpenAIError) as trouble:

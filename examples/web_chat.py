@@ -44,11 +44,13 @@ from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from langchain_core.messages import AnyMessage, convert_to_openai_messages
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
+from langgraph.store.base import Item
 from langgraph.types import StateSnapshot
 from openai import AsyncOpenAI, OpenAIError
 from pydantic import BaseModel, Field
@@ -71,6 +73,9 @@ Event = dict[str, Any]
 Answer = Callable[[Sequence[AnyMessage], Sequence[str]], AsyncIterator[str]]
 """Answers the last message, given the memories that fit it, piece by piece."""
 
+TROUBLES = (PyMongoError, MongomemError, OpenAIError)
+"""What may fail at any time, and is not the fault of a user."""
+
 logger = logging.getLogger("web_chat")
 
 
@@ -86,7 +91,7 @@ class Context:
 
 FACT = re.compile(
     r"\bremember(?: that)? ([^.!?\n]{2,300})"
-    r"|\b((?:I (?:am|have|like|love|hate|live|work|collect|prefer)\b|my \w+ is\b)"
+    r"|\b((?:I (?:am|have|like|love|hate|live|work|collect|prefer|moved to)\b|my \w+ is\b)"
     r"(?:(?!,? and I\b)[^.!?\n]){2,300})",
     re.IGNORECASE,
 )
@@ -100,12 +105,17 @@ def facts(text: str) -> list[str]:
     return [asked or told for asked, told in FACT.findall(text)]
 
 
+def text_of(item: Item) -> str:
+    """Return what a memory says; all of one that another program stored without a text."""
+    return str(item.value.get("text", item.value))
+
+
 def build_graph(answer: Answer) -> StateGraph[MessagesState, Context, MessagesState, MessagesState]:
     """Build a chat of one node, which streams its answer as it is written."""
 
     async def chat(state: MessagesState, runtime: Runtime[Context]) -> dict[str, Any]:
         user, text = runtime.context.user, state["messages"][-1].text
-        memories = [item.value["text"] for item in await user.arecall(text, limit=RECALLED)]
+        memories = [text_of(item) for item in await user.arecall(text, limit=RECALLED)]
         pieces = []
         async for piece in answer(state["messages"], memories):
             runtime.stream_writer({"text": piece})
@@ -207,8 +217,9 @@ class Answers:
             )
             async for event in stream:
                 events.put_nowait({"thread": thread_id, **event})
-        except (PyMongoError, MongomemError, OpenAIError) as trouble:
-            logger.warning("thread %s: %s: %s", thread_id, type(trouble).__name__, trouble)
+        except Exception as trouble:
+            # Whatever it is, a client of HTTP has errors of its own: the page is told of an end.
+            logger.exception("thread %s", thread_id)
             events.put_nowait({"error": f"That failed: {type(trouble).__name__}. Try again."})
 
     async def stop(self, thread_id: str) -> None:
@@ -218,12 +229,11 @@ class Answers:
             await asyncio.wait([run])
 
     async def aclose(self) -> None:
-        """End what is being written, and close the connections."""
+        """End what is being written, and close the connections to the model."""
         for thread_id in list(self._running):
             await self.stop(thread_id)
         if isinstance(self._answer, ModelAnswer):
             await self._answer.aclose()
-        await self.memory.aclose()
 
 
 async def _lines(events: asyncio.Queue[Event | None]) -> AsyncIterator[bytes]:
@@ -395,7 +405,7 @@ async def list_memories(me: Me, query: str = "") -> list[dict[str, Any]]:
     """List what is remembered of the user: the newest first, or what fits a query best."""
     limit = FOUND_MEMORIES if query else SHOWN_MEMORIES
     found = await me.arecall(query[:LONGEST_MESSAGE] or None, limit=limit)
-    return [{"key": item.key, "text": item.value["text"]} for item in found]
+    return [{"key": item.key, "text": text_of(item)} for item in found]
 
 
 @api.delete("/memories")
@@ -419,10 +429,16 @@ async def refused(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": short(str(error), 200)}, 400)
 
 
-async def unavailable(_: Request, error: Exception) -> JSONResponse:
-    """Answer where the database does not."""
+async def unreadable(_: Request, error: RequestValidationError) -> JSONResponse:
+    """Tell what is wrong with a request, without repeating what may not be sent: NaN for one."""
+    wrong = error.errors()[0]
+    return JSONResponse({"detail": f"{wrong['loc'][-1]}: {wrong['msg']}"}, 422)
+
+
+async def failed(_: Request, error: Exception) -> JSONResponse:
+    """Answer where the database or the embedder does not."""
     logger.warning("%s: %s", type(error).__name__, error)
-    return JSONResponse({"detail": "The database does not answer. Try again."}, 503)
+    return JSONResponse({"detail": f"That failed: {type(error).__name__}. Try again."}, 503)
 
 
 def create_app(answers: Answers, key: bytes, hosts: Sequence[str]) -> FastAPI:
@@ -436,8 +452,10 @@ def create_app(answers: Answers, key: bytes, hosts: Sequence[str]) -> FastAPI:
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.answers, app.state.sessions = answers, Sessions(key)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
+    app.exception_handler(RequestValidationError)(unreadable)
     app.add_exception_handler(InvalidInputError, refused)
-    app.add_exception_handler(PyMongoError, unavailable)
+    for trouble in TROUBLES:
+        app.add_exception_handler(trouble, failed)
     app.include_router(api)
 
     @app.get("/")
@@ -514,6 +532,7 @@ h1, h2 { font-size: 16px; font-weight: 600; }
   display: flex; align-items: center; justify-content: space-between; gap: 8px;
   padding: 10px 16px; border-top: 1px solid var(--line);
 }
+#logout { flex: none; white-space: nowrap; }
 #me { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; font-weight: 600; }
 main { display: flex; flex-direction: column; min-width: 0; min-height: 0; }
 main > header {
@@ -626,6 +645,7 @@ SCRIPT = r"""
 "use strict";
 const $ = (id) => document.getElementById(id);
 const HINT = "Enter sends, Shift+Enter starts a new line.";
+const GONE = "This thread was deleted elsewhere. What you send now begins a new one.";
 let view = { thread: null, writing: false };  // what is shown; a new object for whatever is opened
 
 // Whatever is written goes through here: strings become text, and never HTML.
@@ -646,18 +666,22 @@ async function call(method, path, body) {
   if (answer.status === 401) leave();
   if (answer.ok) return answer;
   const { detail } = await answer.json().catch(() => ({}));
-  throw new Error(typeof detail === "string" ? detail : "That cannot be sent.");
+  const error = new Error(typeof detail === "string" ? detail : "That cannot be sent.");
+  throw Object.assign(error, { status: answer.status });
 }
 
 const read = async (path) => (await call("GET", path)).json();
 
-// Null where the same was asked for again meanwhile: only the newest answer is shown.
-const asked = {};
+// Null where the same was asked for again meanwhile, for only the newest answer is shown, and where
+// that is shown already: what is drawn anew loses a click that has begun.
+const asked = {}, drawn = {};
 
 async function newest(path, query = "") {
   const mine = asked[path] = {};
-  const found = await read(path + query);
-  return asked[path] === mine ? found : null;
+  const found = await read(path + query), told = JSON.stringify([query, found]);
+  if (asked[path] !== mine || drawn[path] === told) return null;
+  drawn[path] = told;
+  return found;
 }
 
 // Reports what goes wrong where the user sees it.
@@ -719,7 +743,7 @@ function when(iso) {
 
 async function loadThreads() {
   const threads = await newest("/threads");
-  if (!threads) return;
+  if (!threads) return markThread();
   $("threads").replaceChildren(...threads.map((thread) => {
     const open = make("button", { className: "open" },
       make("span", {}, thread.title),
@@ -763,21 +787,27 @@ const openThread = safely(async (thread) => {
   const opened = view = { thread, writing: false };
   markThread();
   tell(HINT);
-  if (!thread) {
-    show("New chat", []);
-    $("text").focus();
-    return;
-  }
-  await showThread(opened);
+  if (!thread) show("New chat", []);
+  else await showThread(opened).catch((error) => lose(opened, error, error.message));
+  if (view === opened) $("text").focus();
 });
 
 async function showThread(opened) {
   const found = await read(`/threads/${encodeURIComponent(opened.thread)}`);
   if (view !== opened) return;
-  show(found.title, found.messages);
+  const shown = [...$("messages").querySelectorAll(".message")].map((each) => each.textContent);
+  const texts = found.messages.map((each) => each.text);
+  if (JSON.stringify(shown) !== JSON.stringify(texts)) show(found.title, found.messages);
   setWriting(opened, found.running);
   if (found.running) setTimeout(() => view === opened && safely(showThread)(opened), 500);
-  else $("text").focus();
+}
+
+// Leaves a thread that is not there any more; what is written in the box stays. Throws always.
+function lose(opened, error, told) {
+  if (error.status !== 404 || view !== opened) throw error;
+  history.replaceState(null, "", location.pathname);
+  openThread(null);
+  throw new Error(told);
 }
 
 function show(title, messages) {
@@ -815,21 +845,24 @@ async function* events(answer) {
 async function send() {
   const shown = view, text = $("text").value.trim();
   if (!text || shown.writing) return;
-  const answer = bubble("ai writing", "");
+  const question = bubble("human", text), answer = bubble("ai writing", "");
   $("messages").querySelector(".welcome")?.remove();
-  $("messages").append(bubble("human", text), answer);
+  $("messages").append(question, answer);
   $("text").value = "";
   tell("");
   setWriting(shown, true);
   toEnd();
   try {
-    await follow(shown, answer, await call("POST", "/messages", { text, thread: shown.thread }));
+    const sent = call("POST", "/messages", { text, thread: shown.thread });
+    sent.catch(() => question.remove());  // what was refused is in no thread
+    await follow(shown, answer, await sent);
   } catch (error) {
     if (!answer.textContent && view === shown) $("text").value ||= text;
-    throw error;
+    lose(shown, error, GONE);
   } finally {
     answer.classList.remove("writing");
     if (!answer.textContent) answer.remove();
+    if (!$("messages").childElementCount) show("New chat", []);
     setWriting(shown, false);
     await loadThreads();
   }
@@ -893,6 +926,16 @@ $("search").addEventListener("input", () => {
 });
 
 // The rest.
+
+// Shows what another window has changed meanwhile.
+const refresh = safely(async () => {
+  const shown = view;
+  if (document.hidden || $("app").hidden || shown.writing) return;
+  await Promise.all([loadThreads(), loadMemories()]);
+  if (shown.thread) await showThread(shown).catch((error) => lose(shown, error, GONE));
+});
+window.addEventListener("focus", refresh);
+document.addEventListener("visibilitychange", refresh);
 
 $("new").addEventListener("click", () => go(null));
 $("show-side").addEventListener("click", () => $("app").classList.toggle("side-shown"));
@@ -973,13 +1016,14 @@ async def serve(options: argparse.Namespace, uri: str, listener: socket.socket) 
     """Connect, and answer browsers until a signal ends it."""
     index: Any = {"embed": options.embed, "dims": options.dims, "fields": ["text"]}
     answer = ModelAnswer() if os.environ.get("OPENAI_API_KEY") else answer_by_rules
-    memory = await MongoMemory.aconnect(uri, db_name=options.db, index=index)
     # Without the variable sessions end with the process: users log in again.
     key = os.environ.get("WEB_CHAT_KEY", "").encode() or secrets.token_bytes(32)
-    app = create_app(Answers(memory, answer), key, ["127.0.0.1", "localhost", options.host])
-    print(f"http://{options.host}:{listener.getsockname()[1]} (Ctrl-C ends)", flush=True)
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5)
-    await uvicorn.Server(config).serve(sockets=[listener])
+    async with MongoMemory.from_conn_string(uri, db_name=options.db, index=index) as memory:
+        await memory.asetup()  # another embedder than that of the memories is noticed now
+        app = create_app(Answers(memory, answer), key, ["127.0.0.1", "localhost", options.host])
+        print(f"http://{options.host}:{listener.getsockname()[1]} (Ctrl-C ends)", flush=True)
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5)
+        await uvicorn.Server(config).serve(sockets=[listener])
 
 
 def main() -> None:
@@ -992,7 +1036,7 @@ def main() -> None:
     try:
         with listener:
             asyncio.run(serve(options, local_uri(), listener))
-    except (PyMongoError, MongomemError, OpenAIError) as trouble:
+    except TROUBLES as trouble:
         sys.exit(f"web_chat: {type(trouble).__name__}: {short(str(trouble), 300)}")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
-from pymongo.errors import PyMongoError
+from pymongo.errors import ConnectionFailure
 
 import assistant
 from assistant import Assistant, Context, OpenAIModel, build_graph, rules, tool_call
@@ -95,6 +96,46 @@ def test_wrong_arguments_are_told_to_the_model(memory: MongoMemory) -> None:
     assert memory.user("ada").profile() == {}
 
 
+def one_call(name: str, **arguments: Any) -> assistant.Model:
+    """Return a model that calls a tool, then says what the tool answered."""
+
+    def model(messages: Sequence[AnyMessage]) -> AIMessage:
+        last = messages[-1]
+        return AIMessage(last.text) if last.type == "tool" else calls(name, **arguments)
+
+    return model
+
+
+def test_whatever_a_tool_raises_is_its_answer(
+    memory: MongoMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say = talk(memory, "ada", one_call("remember", text="a\ud800"), thread="1")
+    assert say("Hello")[-1].startswith("That failed: UnicodeEncodeError: ")
+    say = talk(memory, "ada", one_call("update_profile", changes={"a": "\ud800"}), thread="2")
+    assert say("Hello")[-1].startswith("That failed: UnstorableValueError: ")
+
+    def explodes(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no\nwonder")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(User, "forget", explodes)
+        say = talk(memory, "ada", one_call("forget", key="k"), thread="3")
+        assert say("Hello")[-1] == "That failed: RuntimeError: no wonder"
+    for thread in ("1", "2", "3"):
+        say = talk(memory, "ada", thread=thread)
+        assert say("Hello")[-1] == "Tell me about yourself, or ask me."
+
+
+def test_what_other_programs_stored_is_shown(memory: MongoMemory) -> None:
+    ada = memory.user("ada")
+    ada.update_profile({"born": datetime(1990, 1, 2, tzinfo=timezone.utc)})
+    memory.store.put((*ada.namespace, "memories"), "k", {"note": "tea"})
+    changed = talk(memory, "ada", one_call("update_profile", changes={"name": "Ada"}))("Hello")[-1]
+    assert changed == 'The profile is now {"born": "1990-01-02 00:00:00+00:00", "name": "Ada"}'
+    assert talk(memory, "ada", one_call("recall", query="tea"))("Hello")[-1] == "k: {'note': 'tea'}"
+    assert assistant.greeting(ada).endswith("\n  {'note': 'tea'}")
+
+
 def test_a_model_that_only_calls_tools_is_stopped(memory: MongoMemory) -> None:
     say = talk(memory, "ada", lambda _: calls("recall", query="more"))
     for _ in range(2):  # and the next turn begins as any
@@ -107,7 +148,7 @@ def test_a_turn_that_was_cut_short_is_finished_first(
     with monkeypatch.context() as patched:
         patched.setattr(User, "remember", _fails)
         say = talk(memory, "ada", thread="1")
-        with pytest.raises(PyMongoError):
+        with pytest.raises(ConnectionFailure):
             say("I like tea.")
     assert texts(memory, "ada") == set()
     assert talk(memory, "ada", thread="1")("Do I like tea?")[:1] == ["I will remember that."]
@@ -115,7 +156,7 @@ def test_a_turn_that_was_cut_short_is_finished_first(
 
 
 def _fails(*_: Any, **__: Any) -> str:
-    raise PyMongoError("as when the database is gone")
+    raise ConnectionFailure("as when the database is gone")
 
 
 def answer_with_tools(messages: list[Body]) -> Body:
@@ -159,6 +200,38 @@ def test_a_model_behind_http_calls_the_tools(
     ]
     assert '"language": "Portuguese"' in second["messages"][0]["content"]
     assert "{no JSON" in broken[-1]
+
+
+NO_ARGUMENTS = (
+    *("[1]", "5", "null", "NaN", '{"query": NaN}', r'{"query": "\ud800"}'),
+    "[" * 100_000,
+)
+
+
+def test_a_model_behind_http_may_say_anything(
+    memory: MongoMemory, openai_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Body] = [{"tool_calls": [_call("recall", each)]} for each in NO_ARGUMENTS]
+    halves = _call("a\ud800", "{}"), _call("recall", '{"query": "\ud800"}')
+    answers += [{"tool_calls": [each]} for each in halves]
+    answers += [{"content": "It is \ud800."}]
+    openai_server.reply = lambda messages: (
+        {"content": "I see."} if messages[-1]["role"] == "tool" else answers.pop(0)
+    )
+    with closing(OpenAIModel()) as model:
+        say = talk(memory, "ada", model)
+        for arguments in NO_ARGUMENTS:
+            (answer,) = say("Hello")
+            assert answer.startswith("(It called recall with no JSON object: "), arguments
+            assert len(answer) < 400
+        assert [say("Hello") for _ in halves] == [
+            ["  [a? {}]", "I see."],
+            ["  [recall {'query': '?'}]", "I see."],
+        ]
+        assert say("Hello") == ["It is ?."]
+        with monkeypatch.context() as patched:
+            patched.setattr(openai_server, "_chat", lambda _: {"choices": [], "object": "x"})
+            assert say("Hello") == ["(no answer)"]
 
 
 def test_create_agent_takes_the_same_tools(memory: MongoMemory) -> None:

@@ -12,9 +12,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mongomem import MongoMemory
 from support.openai_server import OpenAIServer, RecordedRequest
 from support.waits import HANG_SECONDS
 
@@ -138,6 +140,25 @@ def test_users_never_see_each_other(chat: Chat) -> None:
     assert reply(of_hers, "Do I like quinces?") == 'You told me: "I like quinces."'
 
 
+@pytest.mark.parametrize("name", ["ada@example.com", "langgraph"])
+def test_a_name_may_be_one_that_no_namespace_holds(chat: Chat, name: str) -> None:
+    chat("--user", name, lines="I like quinces.\n")
+    output = chat(lines=f"/user {name}\nDo I like quinces?\n/memories\n")
+    assert reply(output, f"/user {name}").startswith(f"Welcome back, {name}. Known of you")
+    assert reply(output, "Do I like quinces?") == 'You told me: "I like quinces."'
+    assert reply(output, "/memories") == "  I like quinces."
+
+
+def test_a_memory_of_another_program_is_shown(
+    chat: Chat, mongo_uri: str, database_name: str
+) -> None:
+    index: Any = {"embed": "local", "dims": 256, "fields": ["text"]}
+    with MongoMemory.from_conn_string(mongo_uri, db_name=database_name, index=index) as memory:
+        memory.store.put(("ada", "memories"), "k", {"note": "tea"})
+    output = chat("--user", "ada", lines="Hello.\n/memories\n")
+    assert reply(output, "/memories") == "  {'note': 'tea'}"
+
+
 MEGABYTE = b"x" * 1_000_000
 NONSENSE = [
     *(
@@ -160,9 +181,8 @@ NONSENSE = [
     ),
     *(
         b"/user",
-        b"/user a.b",
+        b"/user a/b",
         b"/user a\0b",
-        b"/user langgraph",
         b"/user " + MEGABYTE,
         b"/memories " + MEGABYTE,
     ),
@@ -177,7 +197,7 @@ def test_nonsense_costs_a_line_at_most(chat: Chat) -> None:
     assert reply(output, "/back 999") == "There is no turn 999 (see /history)."
     assert reply(output, "/back x") == "There is no turn x (see /history)."
     assert reply(output, "/dance") == "There is no command /dance (see /help)."
-    assert reply(output, "/user langgraph") == reply(output, "/user a.b")
+    assert reply(output, "/user a/b").startswith("A user's name is 1 to 40 letters")
     assert len(reply(output, "/history").splitlines()) == 4
 
 
@@ -191,7 +211,7 @@ def test_input_may_end_anywhere(chat: Chat, lines: bytes) -> None:
     [
         (["nowhere.txt"], {}, 2, "nowhere.txt cannot be read"),
         (["."], {}, 2, ". cannot be read"),
-        (["--user", "a.b"], {}, 2, "1 to 40 letters"),
+        (["--user", "a/b"], {}, 2, "1 to 40 letters"),
         (["--embed", "nonsense"], {}, 1, "nonsense"),
         ([], {"MONGODB_URI": "mongodb:///nonsense"}, 1, "chatbot: "),
         (

@@ -5,6 +5,9 @@ program, as in a notebook (``await`` stands alone there too), and its ``text`` b
 program prints. With ``console`` blocks it is a list of steps: a ``python`` block is the file that
 its first line names, and each line behind ``$`` is a command, followed by what it prints. Blocks of
 other languages are not run.
+
+The pages are run as they are written, one after the other in one data directory, as a reader does.
+Each has a database of its own, so that none prints what another one left.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from pathlib import Path
 import pytest
 
 import mongomem
-from mongomem import MongoSaver, MongoStore
+from mongomem import LocalServer, MongoSaver, MongoStore
 from mongomem.checkpoint.thread_methods import ThreadMethods
 from mongomem.store.namespace_methods import NamespaceMethods
 from support.waits import HANG_SECONDS
@@ -66,12 +69,18 @@ def name(document: Path) -> str:
     return str(document.relative_to(ROOT))
 
 
-@pytest.fixture
-def environment(mongo_uri: str) -> dict[str, str]:
+def database(document: Path) -> str:
+    """Return the name of the database of a page."""
+    return "app" if document.stem == "README" else document.stem.replace("-", "_")
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
     """That of a user whose environment is active: the server, the package, its Python."""
     own = Path(sys.executable).parent
     path = f"{own}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "MONGODB_URI": mongo_uri, "PYTHONPATH": str(ROOT), "PATH": path}
+    with LocalServer(throw_away=True) as server:
+        yield {**os.environ, "MONGODB_URI": server.uri, "PYTHONPATH": str(ROOT), "PATH": path}
 
 
 def commands(console: str) -> Iterator[tuple[str, str]]:
@@ -81,11 +90,8 @@ def commands(console: str) -> Iterator[tuple[str, str]]:
         yield command, printed
 
 
-@pytest.mark.parametrize("document", WITH_CELLS, ids=name)
-def test_the_code_of_a_page_prints_what_it_says(
-    document: Path, database_name: str, environment: dict[str, str]
-) -> None:
-    cells = [code.replace('"app"', f'"{database_name}"') for code in of(document, "python")]
+def run_cells(cells: list[str], environment: dict[str, str]) -> tuple[str, str]:
+    """Run cells in a process; return what it printed, and its errors."""
     ran = subprocess.run(
         [sys.executable, "-c", CELLS],
         input=json.dumps(cells),
@@ -94,17 +100,43 @@ def test_the_code_of_a_page_prints_what_it_says(
         env=environment,
         timeout=HANG_SECONDS,
     )
-    assert (ran.stdout, ran.stderr) == ("".join(of(document, "text")), "")
+    return ran.stdout, ran.stderr
+
+
+@pytest.mark.parametrize("document", WITH_CELLS, ids=name)
+def test_the_code_of_a_page_prints_what_it_says(
+    document: Path, environment: dict[str, str]
+) -> None:
+    printed = run_cells(of(document, "python"), environment)
+    assert printed == ("".join(of(document, "text")), "")
+
+
+def test_readme_in_a_notebook(database_name: str, mongo_uri: str) -> None:
+    """There the cell with `asyncio.run` cannot run, and the others print what they say."""
+    readme = ROOT / "README.md"
+    told = list(zip(of(readme, "python"), of(readme, "text"), strict=True))
+    cells, texts = zip(*(pair for pair in told if "asyncio.run(" not in pair[0]), strict=True)
+    assert len(cells) == len(told) - 1
+    own = [code.replace('"app"', f'"{database_name}"') for code in cells]
+    environment = {**os.environ, "MONGODB_URI": mongo_uri, "PYTHONPATH": str(ROOT)}
+    assert run_cells(own, environment) == ("".join(texts), "")
+
+
+@pytest.mark.parametrize("document", WITH_CODE, ids=name)
+def test_a_page_has_a_database_of_its_own(document: Path) -> None:
+    code = "".join(of(document, "python"))
+    assert set(re.findall(r'db_name="(\w+)"', code)) <= {database(document)}
+    assert '"app"' not in code or database(document) == "app"
 
 
 @pytest.mark.parametrize("document", WITH_STEPS, ids=name)
 def test_the_steps_of_a_page_lead_where_it_says(
-    document: Path, database_name: str, environment: dict[str, str], tmp_path: Path
+    document: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
     for kind, code in blocks(document):
         if kind == "python":
             file = tmp_path / code.splitlines()[0].removeprefix("# ")
-            file.write_text(code.replace('"app"', f'"{database_name}"'), "utf-8")
+            file.write_text(code, "utf-8")
         for command, printed in commands(code) if kind == "console" else ():
             ran = subprocess.run(
                 ["sh", "-c", command],

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,9 @@ INDEX: Any = {"embed": "local", "dims": 256, "fields": ["text"]}
 
 
 class Gate:
-    """Answers by the rules; to "slowly" when it is told to, to "fail" with an error."""
+    """Answers by the rules; to "slowly" when it is told to, to "fail" with an error, to "break off"
+    with half an answer.
+    """
 
     def __init__(self) -> None:
         self.reached, self.may_go_on = asyncio.Event(), asyncio.Event()
@@ -39,6 +42,9 @@ class Gate:
     ) -> AsyncIterator[str]:
         if messages[-1].text == "fail":
             raise OpenAIError("a secret of the server")
+        if messages[-1].text == "break off":
+            yield "Half an "
+            raise httpx.RemoteProtocolError("a secret of the connection")
         if messages[-1].text == "slowly":
             self.reached.set()
             await self.may_go_on.wait()
@@ -58,6 +64,14 @@ Client = Callable[..., httpx.AsyncClient]
 async def client(mongo_uri: str, database_name: str, gate: Gate) -> AsyncIterator[Client]:
     """Browsers of users, each with the cookies of their own."""
     memory = await MongoMemory.aconnect(mongo_uri, db_name=database_name, index=INDEX)
+    async with serving(memory, gate) as browser:
+        yield browser
+    await memory.aclose()
+
+
+@asynccontextmanager
+async def serving(memory: MongoMemory, gate: Gate) -> AsyncIterator[Client]:
+    """Serve the web chat on a memory."""
     app = web_chat.create_app(web_chat.Answers(memory, gate), KEY, ["testserver"])
     transport = httpx.ASGITransport(app=app)
 
@@ -210,6 +224,76 @@ async def test_a_model_that_fails_costs_a_turn(client: Client) -> None:
     assert events == [{"error": "That failed: OpenAIError. Try again."}]
     answer, _ = await send(ada, "Where do I live?", thread)
     assert answer.startswith("You have told me nothing yet.")
+
+
+async def test_an_answer_that_breaks_off_is_told(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    ada = client("ada")
+    answer, events = await send(ada, "break off")
+    assert answer == "Half an "
+    assert events[-1] == {"error": "That failed: RemoteProtocolError. Try again."}
+    (logged,) = caplog.records
+    assert logged.exc_info
+    assert (await send(ada, "Hello.", events[0]["thread"]))[0].startswith("I follow a few rules.")
+
+
+@pytest.mark.parametrize("value", ["NaN", r'"\ud800"', "[" * 500 + "]" * 500])
+async def test_what_cannot_be_sent_back_is_refused(client: Client, value: str) -> None:
+    headers = {"content-type": "application/json"}
+    for path, name in (("/messages", "text"), ("/login", "name"), ("/messages", "thread")):
+        body = f'{{"{name}": {value}}}'
+        told = await client("ada").post(path, content=body, headers=headers)
+        assert told.status_code == 422, path
+        assert "ud800" not in told.text
+
+
+async def test_a_message_that_is_too_long_is_told_the_limit(client: Client) -> None:
+    told = await client("ada").post("/messages", json={"text": "a" * 4001})
+    assert told.json() == {"detail": "text: String should have at most 4000 characters"}
+
+
+async def test_memories_of_another_embedder(
+    client: Client, gate: Gate, mongo_uri: str, database_name: str
+) -> None:
+    await send(client("ada"), "I like quinces.")
+    other: Any = {**INDEX, "dims": 128}
+    async with (
+        MongoMemory.from_conn_string(mongo_uri, db_name=database_name, index=other) as memory,
+        serving(memory, gate) as browser,
+    ):
+        told = await browser("ada").get("/memories", params={"query": "x"})
+    assert told.status_code == 503
+    assert told.json() == {"detail": "That failed: IndexMismatchError. Try again."}
+
+
+async def test_memories_of_another_program(
+    client: Client, mongo_uri: str, database_name: str
+) -> None:
+    async with MongoMemory.from_conn_string(mongo_uri, db_name=database_name) as memory:
+        namespace = (*memory.user("ada").namespace, "memories")
+        await memory.store.aput(namespace, "k", {"note": "tea"})
+    ada = client("ada")
+    assert (await ada.get("/memories")).json() == [{"key": "k", "text": "{'note': 'tea'}"}]
+    assert (await send(ada, "Do I like tea?"))[0].startswith("What you told me")
+
+
+async def test_a_move_is_remembered(client: Client) -> None:
+    ada = client("ada")
+    assert (await send(ada, "I moved to Porto."))[0] == "I will remember: I moved to Porto"
+    assert [each["text"] for each in (await ada.get("/memories")).json()] == ["I moved to Porto"]
+
+
+def test_another_embedder_ends_it_in_one_line(
+    mongo_uri: str, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MongoMemory.from_conn_string(mongo_uri, db_name=database_name, index=INDEX) as memory:
+        memory.setup()
+    monkeypatch.setenv("MONGODB_URI", mongo_uri)
+    arguments = ["web_chat.py", "--port", "0", "--db", database_name, "--dims", "128"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit, match=r"^web_chat: IndexMismatchError: [^\n]+$"):
+        web_chat.main()
 
 
 def test_wrong_options_are_told_in_one_line(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,20 @@ class Page:
         self.wait(lambda: self.one("#send").is_enabled())
         assert self.texts(".message")[count:] == [text, f"You said: {text}"]
 
+    @contextmanager
+    def another_window(self) -> Iterator[None]:
+        """Be in a second window, at the same address; close it, and be back in the first."""
+        first, address = self.chrome.current_window_handle, self.chrome.current_url
+        self.chrome.switch_to.new_window("tab")
+        self.chrome.get(address)
+        yield
+        self.chrome.close()
+        self.chrome.switch_to.window(first)
+
+    def value(self) -> str:
+        """Return what is written in the box."""
+        return str(self.one("#text").get_property("value"))
+
     def confirm(self) -> None:
         self.wait(lambda: self.one("#yes").is_displayed())
         self.click("#yes")
@@ -286,12 +301,78 @@ def test_hostile_text_is_shown_as_text(page: Page) -> None:
     assert [entry for entry in page.chrome.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
+def test_what_is_too_long_stays_in_the_box(page: Page) -> None:
+    page.log_in("too long")
+    text = "a" * 4001
+    page.chrome.execute_script("arguments[0].value = arguments[1]", page.one("#text"), text)
+    page.type("#text", Keys.ENTER)
+    page.shows("#status.bad", ["text: String should have at most 4000 characters"])
+    assert page.texts(MESSAGES) == []
+    assert page.one(".welcome").is_displayed()
+    assert page.value() == text
+    page.type("#text", Keys.BACKSPACE, Keys.ENTER)
+    page.shows(MESSAGES, [text[1:], f"You said: {text[1:]}"])
+
+
+def test_what_another_window_does_is_seen(page: Page) -> None:
+    page.log_in("windows")
+    page.send("The first.")
+    page.type("#search", "first")
+    page.type("#text", "Not sent yet")
+    with page.another_window():
+        page.shows(MESSAGES, ["The first.", "You said: The first."])
+        page.send("I like tea.")
+    both = ["The first.", "You said: The first.", "I like tea.", "You said: I like tea."]
+    page.shows(MESSAGES, both)
+    page.shows(MEMORIES, ["I like tea"])
+    page.wait(lambda: "You said: I like tea." in page.text("#threads .under"))
+    assert page.value() == "Not sent yet"
+
+
+GONE = "This thread was deleted elsewhere. What you send now begins a new one."
+
+
+def delete_thread(page: Page) -> None:
+    page.click("#threads .delete")
+    page.confirm()
+    page.shows("#threads li", ["No thread yet."])
+
+
+def test_a_thread_that_another_window_deletes_is_left(page: Page) -> None:
+    page.log_in("deleted")
+    page.send("The first.")
+    page.type("#text", "More.")
+    with page.another_window():
+        page.shows(TITLES, ["The first."])
+        delete_thread(page)
+    page.shows("#status.bad", [GONE])  # at the return to this window
+    page.shows("#title", ["New chat"])
+    page.press(Keys.ENTER)
+    page.shows(MESSAGES, ["More.", "You said: More."])
+    page.shows(TITLES, ["More."])
+
+    script = "return fetch(`/api/threads/${location.hash.slice(1)}`, { method: 'DELETE' })"
+    page.chrome.execute_script(script)  # another window, and this one has the focus all the time
+    page.type("#text", "Still there?", Keys.ENTER)
+    page.shows("#status.bad", [GONE])
+    page.shows("#threads li", ["No thread yet."])
+    assert (page.texts(MESSAGES), page.value()) == ([], "Still there?")
+    page.press(Keys.ENTER)
+    page.shows(MESSAGES, ["Still there?", "You said: Still there?"])
+
+
+def test_a_long_name_leaves_room_for_the_button(page: Page) -> None:
+    page.log_in("a" * 40)
+    height = page.one("#logout").size["height"]
+    assert height == page.one("#show-memories").size["height"] - 4  # of one line, with less padding
+
+
 def test_trouble_is_told(page: Page, server: OpenAIServer) -> None:
     page.log_in("trouble")
     server.fail(400)
     page.type("#text", "Hello", Keys.ENTER)
     page.shows("#status.bad", ["That failed: BadRequestError. Try again."])
-    assert page.one("#text").get_property("value") == "Hello"
+    assert page.value() == "Hello"
     page.press(Keys.ENTER)
     page.wait(lambda: page.texts(MESSAGES)[-1] == "You said: Hello")
     page.shows("#status:not(.bad)", ["Enter sends, Shift+Enter starts a new line."])

@@ -273,7 +273,9 @@ class MongoMemory:
 
         Everything is checked before the first write, and every value is read by the serializer of
         the saver: of types that it does not revive none is imported. A thread of this user that is
-        there takes the checkpoints in. Repeating the call finishes what was cut short.
+        there takes the checkpoints in. Memories and labels that are newer than the document stay,
+        and threads without checkpoints are left out. Repeating the call finishes what was cut
+        short.
 
         Raises:
             InvalidInputError: Something cannot be imported, or a thread of that id is another

@@ -124,11 +124,16 @@ def test_a_thread_of_which_no_checkpoint_can_be_read_is_undecided() -> None:
     assert there.import_user(document).threads == listed(there) == ["2"]
 
 
-LATER = (datetime.now(timezone.utc) + timedelta(days=3)).isoformat()
-TIMES = ("1970-01-01T00:00:00+00:00", "1970-01-01T00:00:00.000999+00:00", "1969-07-20T20:17:00Z")
+TIMES = {
+    "1970": "1970-01-01T00:00:00+00:00",
+    "less than a millisecond later": "1970-01-01T00:00:00.000999+00:00",
+    "1969": "1969-07-20T20:17:00Z",
+    "the first year": "0001-01-02T00:00:00+00:00",
+    "in three days": (datetime.now(timezone.utc) + timedelta(days=3)).isoformat(),
+}
 
 
-@pytest.mark.parametrize("time", [*TIMES, "0001-01-02T00:00:00+00:00", LATER])
+@pytest.mark.parametrize("time", TIMES.values(), ids=TIMES)
 @pytest.mark.parametrize("name", ["created_at", "updated_at"])
 @pytest.mark.parametrize("kind", ["threads", "memories"])
 def test_a_time_that_nothing_is_listed_by_is_refused(kind: str, name: str, time: str) -> None:

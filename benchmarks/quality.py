@@ -49,14 +49,14 @@ def embed(texts: Sequence[str]) -> list[list[float]]:
 _EMBEDDER = resolve_embedder("local", dims=DIMS)
 
 
-def filled(store: BaseStore, data: DataSet) -> Ranker:
+def filled(store: BaseStore, data: DataSet, batch: int = BATCH) -> Ranker:
     """Put all memories into a store; return how it ranks."""
     for namespace, memories in data.memories.items():
-        for start in range(0, len(memories), BATCH):
+        for start in range(0, len(memories), batch):
             store.batch(
                 [
                     PutOp((namespace,), one.key, {"text": one.text})
-                    for one in memories[start : start + BATCH]
+                    for one in memories[start : start + batch]
                 ]
             )
 
@@ -77,7 +77,8 @@ def mongomem_ranker(data: DataSet) -> Iterator[Ranker]:
 
 @contextmanager
 def in_memory_ranker(data: DataSet) -> Iterator[Ranker]:
-    yield filled(InMemoryStore(index={"embed": embed, "dims": DIMS, "fields": ["text"]}), data)
+    store = InMemoryStore(index={"embed": embed, "dims": DIMS, "fields": ["text"]})
+    yield filled(store, data, batch=1)  # it refuses a batch in which a text comes twice
 
 
 @contextmanager

@@ -932,7 +932,9 @@ const refresh = safely(async () => {
   const shown = view;
   if (document.hidden || $("app").hidden || shown.writing) return;
   await Promise.all([loadThreads(), loadMemories()]);
-  if (shown.thread) await showThread(shown).catch((error) => lose(shown, error, GONE));
+  if (!shown.thread) return;
+  // Both events may be told of one return: the second finds the thread left.
+  await showThread(shown).catch((error) => view === shown && lose(shown, error, GONE));
 });
 window.addEventListener("focus", refresh);
 document.addEventListener("visibilitychange", refresh);

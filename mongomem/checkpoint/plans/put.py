@@ -88,6 +88,10 @@ SMALL_BYTES, MOST_STATEMENTS = 2**20, 16
 statement twice, so 16 statements are below 16 MB."""
 
 
+MOST_SENT = 3
+"""How often a put is sent whose outcome is unknown; a driver sends a write twice."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewCheckpoint:
     """A checkpoint that is to be stored.
@@ -156,7 +160,7 @@ async def _store_by_attempts(
     base: PutBase | None,
 ) -> None:
     """Store a put on its base, and on what is there now where the base does not hold. Where nobody
-    knows whether it was stored, it is stored once more, as a driver repeats a write.
+    knows whether it was stored, it is stored again: a primary may step down more than once.
     """
     for attempt in range(MAX_ATTEMPTS):
         if base is None:
@@ -166,7 +170,7 @@ async def _store_by_attempts(
             if await _attempt(context, new, values, base):
                 return
         except OutcomeUnknownError as error:
-            if attempt > 0:
+            if attempt + 1 >= MOST_SENT:
                 raise error.met from None
         context.caches.invalidate_thread(ref.thread_id)
         base = None

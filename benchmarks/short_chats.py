@@ -1,6 +1,6 @@
 """Benchmark of short chats: what a turn costs, many conversations side by side, a distant database.
 
-    python benchmarks/short_chats.py            everything, about fifteen minutes
+    python benchmarks/short_chats.py            everything, about twenty minutes (Python 3.11)
     python benchmarks/short_chats.py --quick    small, to see that it runs
 
 Each round measures every saver, one after the other, in a changing order; medians of the rounds are

@@ -802,9 +802,11 @@ async function showThread(opened) {
   if (found.running) setTimeout(() => view === opened && safely(showThread)(opened), 500);
 }
 
-// Leaves a thread that is not there any more; what is written in the box stays. Throws always.
+// Leaves a thread that is not there any more, and throws what is to be told; what is written in the
+// box stays. That a thread is gone which is not shown any more concerns nobody.
 function lose(opened, error, told) {
-  if (error.status !== 404 || view !== opened) throw error;
+  if (error.status !== 404) throw error;
+  if (view !== opened) return;
   history.replaceState(null, "", location.pathname);
   openThread(null);
   throw new Error(told);
@@ -932,9 +934,7 @@ const refresh = safely(async () => {
   const shown = view;
   if (document.hidden || $("app").hidden || shown.writing) return;
   await Promise.all([loadThreads(), loadMemories()]);
-  if (!shown.thread) return;
-  // Both events may be told of one return: the second finds the thread left.
-  await showThread(shown).catch((error) => view === shown && lose(shown, error, GONE));
+  if (shown.thread) await showThread(shown).catch((error) => lose(shown, error, GONE));
 });
 window.addEventListener("focus", refresh);
 document.addEventListener("visibilitychange", refresh);

@@ -37,7 +37,7 @@ from mongomem.errors import ConfigurationError
 DUPLICATE_KEY = 11000
 """Server error code: an upsert met a document with its `_id` that its filter did not match."""
 
-RETRYABLE = frozenset({6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436})
+RETRYABLE = frozenset({6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436})
 """Server error codes after which drivers repeat a write
 (https://github.com/mongodb/specifications/blob/master/source/retryable-writes/retryable-writes.md).
 """
@@ -159,8 +159,8 @@ def _outcome_told_apart() -> Iterator[None]:
 class SentOnce(DatabaseCommand[BulkReply]):
     """A command of a few small writes that is sent once.
 
-    It takes the driver two thirds of what a `BulkWrite` takes, and spares the server the record of
-    a retryable write (docs/decisions/update-command.md has the figures). In turn the driver does
+    It takes the driver three quarters of what a `BulkWrite` takes, and spares the server the record
+    of a retryable write (docs/decisions/update-command.md has the figures). In turn the driver does
     not repeat it: after an `OutcomeUnknownError` the plan begins anew, with a read. So it is for
     writes that may be done twice, and that undo nothing where they are done late.
     """

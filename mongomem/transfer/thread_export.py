@@ -33,11 +33,6 @@ from mongomem.engine.effects import Compute
 from mongomem.transfer.pieces import Pieces
 from mongomem.transfer.transcript import Transcript
 
-TASK = ("task_id", "task_path")
-
-MOST_IDS = 10_000
-"""How many ids one command names."""
-
 
 async def export_thread(context: Context, thread_id: str) -> dict[str, Any] | None:
     """Return a thread as JSON; None where there is none. Damaged checkpoints are left out."""

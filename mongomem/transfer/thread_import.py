@@ -41,7 +41,15 @@ from mongomem.checkpoint.plans.thread_state import read_state
 from mongomem.checkpoint.plans.threads import update_thread
 from mongomem.checkpoint.serde.channels import BODY, Serialized
 from mongomem.checkpoint.serde.chunks import StoredValue
-from mongomem.engine.commands import BulkWrite, Document, Find, Update, UpdateMany
+from mongomem.engine.commands import (
+    IDS_PER_COMMAND,
+    BulkWrite,
+    Document,
+    Find,
+    Update,
+    UpdateMany,
+    slices,
+)
 from mongomem.engine.effects import Compute
 from mongomem.errors import ConfigurationError, InvalidInputError
 from mongomem.transfer.given_thread import GivenCheckpoint, GivenThread
@@ -49,9 +57,6 @@ from mongomem.transfer.json_parts import Part
 from mongomem.transfer.pieces import GivenPieces, decode_value
 
 TASK = ("task_id", "task_path")
-
-MOST_IDS = 10_000
-"""How many ids one command names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,9 +332,8 @@ async def _hide(context: Context, given: Sequence[GivenCheckpoint]) -> None:
 async def _mark(context: Context, places: Sequence[CheckpointRef], flag: str) -> None:
     """Set a flag of checkpoints, so many as one command names at a time."""
     keys = [checkpoint_doc_id(place) for place in places]
-    for start in range(0, len(keys), MOST_IDS):
-        condition = {"_id": {"$in": keys[start : start + MOST_IDS]}}
-        await UpdateMany(context.checkpoints, condition, {"$set": {flag: True}})
+    for some in slices(keys, IDS_PER_COMMAND):
+        await UpdateMany(context.checkpoints, {"_id": {"$in": some}}, {"$set": {flag: True}})
 
 
 async def _label(

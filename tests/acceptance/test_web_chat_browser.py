@@ -352,6 +352,13 @@ def test_a_thread_that_another_window_deletes_is_left(page: Page) -> None:
     page.shows(TITLES, ["More."])
 
     script = "return fetch(`/api/threads/${location.hash.slice(1)}`, { method: 'DELETE' })"
+    twice = "window.dispatchEvent(new Event('focus')); window.dispatchEvent(new Event('focus'))"
+    page.chrome.execute_script(script)
+    page.chrome.execute_script(twice)  # both events of one return
+    page.shows("#threads li", ["No thread yet."])
+    page.shows("#status.bad", [GONE])
+    page.send("More.")
+
     page.chrome.execute_script(script)  # another window, and this one has the focus all the time
     page.type("#text", "Still there?", Keys.ENTER)
     page.shows("#status.bad", [GONE])

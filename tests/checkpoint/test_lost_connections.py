@@ -115,6 +115,17 @@ async def test_a_put_is_sent_three_times_at_most(calls: Calls, losing: Losing) -
     assert len(sent) == MOST_SENT == 3
 
 
+async def test_attempts_that_met_others_are_not_counted(calls: Calls, losing: Losing) -> None:
+    met_others = BulkWriteError({"writeErrors": [{"index": 0, "code": 11000, "errmsg": ""}]})
+    errors = iter([met_others] * 3 + [AutoReconnect("connection closed")] * (MOST_SENT - 1))
+    steps = Steps(calls)
+    await steps.put(a=1)
+    sent = losing(3 + MOST_SENT - 1, lambda: next(errors), False)
+    await steps.put(a=2)
+    assert len(sent) == 3 + MOST_SENT
+    assert (await calls("get_tuple", steps.config)).checkpoint["channel_values"] == {"a": 2}
+
+
 @pytest.mark.parametrize("error", [ServerSelectionTimeoutError, WaitQueueTimeoutError])
 async def test_what_was_never_sent_is_not_sent_again(
     calls: Calls, losing: Losing, error: type[ConnectionFailure]

@@ -139,6 +139,7 @@ async def put(
 
     Raises:
         ContentionError: Others changed the thread at the same time, again and again.
+        PyMongoError: The connection or the primary was lost, `MOST_SENT` times.
     """
     ref = ref_of_config(config)
     checkpoint = checked_checkpoint(checkpoint)
@@ -162,6 +163,7 @@ async def _store_by_attempts(
     """Store a put on its base, and on what is there now where the base does not hold. Where nobody
     knows whether it was stored, it is stored again: a primary may step down more than once.
     """
+    unknown = 0
     for attempt in range(MAX_ATTEMPTS):
         if base is None:
             base = await read_base(context, ref)
@@ -170,7 +172,8 @@ async def _store_by_attempts(
             if await _attempt(context, new, values, base):
                 return
         except OutcomeUnknownError as error:
-            if attempt + 1 >= MOST_SENT:
+            unknown += 1
+            if unknown == MOST_SENT:
                 raise error.met from None
         context.caches.invalidate_thread(ref.thread_id)
         base = None

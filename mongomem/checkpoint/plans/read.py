@@ -139,12 +139,16 @@ async def _find_with_writes(
 
 async def _joined_pending(context: Context, document: Document) -> Writes | None:
     """Read the writes that were joined to a checkpoint; None where there may be more."""
-    joined = document["pending_writes"]
-    if len(joined) == MOST_JOINED or (document["sends_from"] or "") > document["checkpoint_id"]:
+    joined, own, parent = (
+        document[field] for field in ("pending_writes", "checkpoint_id", "sends_from")
+    )
+    if len(joined) == MOST_JOINED or (parent or "") > own:
         return None
-    own = document["checkpoint_id"]
     needed = [
-        one for one in joined if one.get("checkpoint_id") == own or one.get("channel") == TASKS
+        one
+        for one in joined
+        if one.get("checkpoint_id") == own
+        or (one.get("checkpoint_id"), one.get("channel")) == (parent, TASKS)
     ]
     return grouped(await read_writes(context, needed))
 
@@ -171,7 +175,8 @@ SENDS_FROM: Document = {
 
 def _joined_writes(context: Context, ref: CheckpointRef) -> list[Document]:
     """Return the stages that join to a checkpoint its first writes, and those of the one that has
-    its pending sends: a range of ids, since an index serves that.
+    its pending sends: a range of ids, since an index serves that (from MongoDB 5.0 on; 4.4 looks
+    through the writes of the namespace).
     """
     place: Document = {"thread_id": ref.thread_id, "checkpoint_ns": ref.checkpoint_ns}
     bounds = [{"$gte": ["$checkpoint_id", "$$first"]}, {"$lte": ["$checkpoint_id", "$$last"]}]

@@ -40,9 +40,6 @@ HEAD_BYTES = 16
 SMALL, LARGE = 1024, 16 * 1024
 """Average sizes of chunks. Measured on 400 turns of two 1 KB messages (docs/performance.md)."""
 
-LONGEST_SMALL = 4 * SMALL
-"""The longest chunk that a small cut makes."""
-
 HASH_LIST = 256
 """Average size of a chunk of a hash list."""
 

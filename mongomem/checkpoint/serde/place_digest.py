@@ -9,11 +9,11 @@ it (`mongomem.checkpoint.serde.serializer`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from hashlib import blake2b
-from json.encoder import encode_basestring_ascii
 from typing import Any
 
 from mongomem.checkpoint.serde.chunks import StoredValue
@@ -26,6 +26,8 @@ MILLISECOND = timedelta(milliseconds=1)
 
 Place = tuple[str, str, str | None]
 """A thread id, a checkpoint namespace and a checkpoint id."""
+
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +97,3 @@ def _description(value: StoredValue) -> list[Any]:
 
 def _digest(parts: list[Any]) -> bytes:
     return blake2b(_json(parts).encode(), digest_size=DIGEST_BYTES).digest()
-
-
-def _json(value: Any) -> str:
-    """Write strings, integers, flags, None and lists of these as `json.dumps` does, in half its
-    time: that makes an encoder for every call.
-    """
-    if isinstance(value, str):
-        return encode_basestring_ascii(value)
-    if isinstance(value, list):
-        return f"[{','.join([_json(one) for one in value])}]"
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return int.__repr__(value)

@@ -4,7 +4,7 @@
 
 Every store has the same embedder, the local model of 256 dimensions. Recall at k is the share of a
 question's evidence among the first k hits, the mean of all questions. nDCG counts a hit of evidence
-once. Intervals are of 1,000 bootstrap samples of questions, 95 %.
+once. Sessions are the share of questions with a hit of the right session among the first ten. Intervals are of 1,000 bootstrap samples of questions, 95 %.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def judged(question: Question, hits: Sequence[Memory]) -> Judged:
         depth: _share(question.evidence, [one.sources for one in hits[:depth]])
         for depth in (5, 10, DEEPEST)
     }
-    sessions = _share(question.sessions(), [frozenset({one.session}) for one in hits[:10]])
+    sessions = float(any(one.session in question.sessions() for one in hits[:10]))
     return Judged(question.category, recall, _ndcg(question.evidence, hits[:10]), sessions)
 
 

@@ -1,7 +1,8 @@
 """Public conversations with labelled evidence, read from files that are not in the repository.
 
 LoCoMo (https://github.com/snap-research/LoCoMo, ``data/locomo10.json``, CC BY-NC 4.0): ten
-dialogues of many sessions, questions, and the turns that answer each. MADial-Bench
+dialogues of many sessions, questions, and the turns that answer each. A turn is who speaks, what
+they say, and the caption of a picture that they share. MADial-Bench
 (https://github.com/hejunqing/MADial-Bench, ``data/en``, MIT): facts about two users, and dialogues
 that one or several facts belong to.
 """
@@ -73,7 +74,19 @@ def read_locomo(path: Path) -> list[DataSet]:
     questions = [one for sample in samples for one in _questions(sample)]
     turns = {sample["sample_id"]: list(_turns(sample)) for sample in samples}
     facts = {sample["sample_id"]: list(_facts(sample)) for sample in samples}
-    return [DataSet("LoCoMo turns", turns, questions), DataSet("LoCoMo facts", facts, questions)]
+    return [
+        DataSet("LoCoMo turns", turns, _answerable(questions, turns)),
+        DataSet("LoCoMo facts", facts, _answerable(questions, facts)),
+    ]
+
+
+def _answerable(questions: list[Question], memories: dict[str, list[Memory]]) -> list[Question]:
+    """Leave out the questions of whose evidence no memory tells."""
+    told = {
+        namespace: frozenset().union(*(one.sources for one in own))
+        for namespace, own in memories.items()
+    }
+    return [one for one in questions if one.evidence & told[one.namespace]]
 
 
 def _questions(sample: dict[str, Any]) -> Iterator[Question]:
@@ -87,7 +100,8 @@ def _turns(sample: dict[str, Any]) -> Iterator[Memory]:
     for turns in sample["conversation"].values():
         for turn in turns if isinstance(turns, list) else ():
             source = turn["dia_id"]
-            text = f"{turn['speaker']}: {turn['text']}"
+            shared = f" [shared {turn['blip_caption']}]" if turn.get("blip_caption") else ""
+            text = f"{turn['speaker']}: {turn['text']}{shared}"
             yield Memory(source, text, source.split(":")[0], frozenset({source}))
 
 

@@ -99,6 +99,20 @@ class Embedder(ABC):
         vector: Vectors = self._checked(await self._aquery(text), 1)[0]
         return vector
 
+    def embed_weighted(
+        self, text: str, words: Sequence[tuple[int, int]], weights: Sequence[float]
+    ) -> Vectors | None:
+        """Embed a query of whose words some count more than others: float32 of shape (dims,).
+
+        None where nothing is left, and where the model cannot: most know texts only. No network.
+
+        Args:
+            text: The query.
+            words: Where its words stand, in their order; what is between them does not count.
+            weights: Of each word, 0 or more.
+        """
+        return None
+
     @abstractmethod
     def _documents(self, texts: list[str]) -> Any:
         """Give one vector per text, unchecked. `texts` is a copy and not empty."""

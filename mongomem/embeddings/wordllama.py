@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -33,6 +34,24 @@ class LocalEmbedder(NamedEmbedder):
     def _documents(self, texts: list[str]) -> Any:
         model = _wordllama()
         return [self._mean_of_tokens(model, text or " ") for text in texts]
+
+    def embed_weighted(
+        self, text: str, words: Sequence[tuple[int, int]], weights: Sequence[float]
+    ) -> Vectors | None:
+        model = _wordllama()
+        found = model.tokenize([text])[0]
+        if not words or not found.ids:
+            return None
+        starts, ends = np.array(words).T
+        token_starts, token_ends = np.array(found.offsets).T
+        word = np.searchsorted(starts, token_ends, side="left") - 1
+        is_in_word = (word >= 0) & (token_starts < ends[word])
+        token_weights = np.where(is_in_word, np.asarray(weights, dtype=np.float32)[word], 0)
+        tokens, places = np.unique(found.ids, return_inverse=True)
+        totals = np.bincount(places, token_weights).astype(np.float32)
+        total: Vectors = totals @ model.embedding[tokens, : self.dims]
+        length = float(np.linalg.norm(total))
+        return total / np.float32(length) if length else None
 
     def _mean_of_tokens(self, model: Any, text: str) -> Vectors:
         # By distinct token, so that memory is bounded by the vocabulary: wordllama's own `embed`

@@ -51,7 +51,10 @@ class MongoStore(NamespaceMethods):
         index: LangGraph's ``IndexConfig``: ``embed``, ``dims``, ``fields``, and beside them
             ``metric``: "cosine" (the default), "dot" or "euclidean"; ``model``: what the model is
             called, where that cannot be read from what embeds, or should not be; ``batch_size``:
-            how many texts it is sent at once at most. None: no search by meaning.
+            how many texts it is sent at once at most; ``rank``: "hybrid", by meaning and words
+            (the default with cosine; scores are in [0, 1]), "vector", by meaning alone, or
+            "words", which needs no ``embed``; ``language`` of the words, "english" by default,
+            which serves other languages too. None: no search by meaning or words.
         ttl: LangGraph's ``TTLConfig``, in minutes. ``omit_expired`` is on unless it says otherwise.
         auto_setup: Create the indexes before the first write. Off for users who may not create
             indexes.
@@ -191,14 +194,15 @@ class MongoStore(NamespaceMethods):
         offset: int = 0,
         refresh_ttl: bool | None = None,
         min_score: float | None = None,
+        explain: bool = False,
     ) -> list[SearchItem]:
-        """Find items below a prefix: by meaning where there is a query and an index, else newest
-        update first.
+        """Find items below a prefix: by meaning and words where there is a query and an index,
+        else newest update first.
 
         Args:
             namespace_prefix: The labels that a namespace begins with; no label is a wildcard.
-            query: What to search for. Items without a vector follow the scored ones, with a score
-                of None.
+            query: What to search for. Items that cannot be scored follow, with a score of None.
+                Where words count, what is in double quotes must stand in the item.
             filter: What the value must be: fields, ``"a.b"`` for those of objects, ``$eq $ne $gt
                 $gte $lt $lte``, ``$in $nin`` (one of a list), ``$exists``, ``$contains`` (an
                 element of a list), and ``$and``, ``$or``, ``$not``.
@@ -208,9 +212,12 @@ class MongoStore(NamespaceMethods):
             refresh_ttl: Whether the items returned live on from now; None means as the store is
                 configured.
             min_score: What scores lower, or has no score, is left out. Needs a query.
+            explain: The results are ``ExplainedItem``, which tell the two parts of their scores:
+                ``meaning``, the cosine, and ``words``, the share of the query that the words of
+                the item reach.
         """
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
-        return self._runners.run(batch.search(self._context(), op, min_score))
+        return self._runners.run(batch.search(self._context(), op, min_score, explain))
 
     @begins_at_call
     def asearch(
@@ -224,10 +231,11 @@ class MongoStore(NamespaceMethods):
         offset: int = 0,
         refresh_ttl: bool | None = None,
         min_score: float | None = None,
+        explain: bool = False,
     ) -> Coroutine[Any, Any, list[SearchItem]]:
         """Do what `search` does."""
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
-        return self._runners.arun(batch.search(self._context(), op, min_score))
+        return self._runners.arun(batch.search(self._context(), op, min_score, explain))
 
     def put(
         self,

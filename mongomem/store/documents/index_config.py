@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from langgraph.store.base import get_text_at_path, tokenize_path
 
 from mongomem.arguments import checked_text, looking_at, shown
 from mongomem.embeddings.embedder import Embedder
 from mongomem.embeddings.identity import FORM
+from mongomem.embeddings.no_embedder import NoEmbedder
 from mongomem.embeddings.resolve import resolve_embedder
 from mongomem.errors import ConfigurationError
 from mongomem.store.vectors.quantization import METRICS, Metric
+from mongomem.store.words.analysis import DEFAULT_LANGUAGE, Analyser, analyser_for
+from mongomem.store.words.stored_terms import mark_of
 
 WHOLE = "$"
 """The path of the whole value, embedded as JSON."""
@@ -29,7 +32,16 @@ LONGEST_INTEGER_BITS = 2_000
 """Longer integers are embedded in hexadecimal digits: Python writes no more than 4,300 decimal ones
 (``sys.set_int_max_str_digits``), and never forbids 640."""
 
-KNOWN_OPTIONS = frozenset({"embed", "dims", "fields", "metric", "model", "batch_size"})
+Rank: TypeAlias = Literal["hybrid", "vector", "words"]
+
+RANKS: tuple[Rank, ...] = get_args(Rank)
+
+KNOWN_OPTIONS = frozenset(
+    {"embed", "dims", "fields", "metric", "model", "batch_size", "rank", "language"}
+)
+
+OF_VECTORS = ("embed", "dims", "metric", "model", "batch_size")
+"""Options that say nothing where words alone are ranked by."""
 
 MOST_FIELDS = 1_000
 LONGEST_FIELD = 1_000
@@ -54,6 +66,7 @@ class IndexSettings:
         known_as: The name of the model in the fingerprints and digests of the store, where it had
             another name before.
         generation: How many forced reindexes were before.
+        analyser: What finds the words of a text; None where items are ranked by meaning alone.
     """
 
     embedder: Embedder
@@ -62,6 +75,23 @@ class IndexSettings:
     metric: Metric
     known_as: str | None = None
     generation: int = 0
+    analyser: Analyser | None = None
+
+    @property
+    def has_vectors(self) -> bool:
+        """Say whether items are ranked by meaning."""
+        return self.dims > 0
+
+    @cached_property
+    def mark(self) -> bytes | None:
+        """The mark of the analyser in stored terms."""
+        return None if self.analyser is None else mark_of(self.analyser.name)
+
+    def terms(self, texts: Iterable[str]) -> list[str] | None:
+        """List what texts are searched by, each term as often as they have it."""
+        if self.analyser is None:
+            return None
+        return [word.term for text in texts for word in self.analyser.words(text)]
 
     @property
     def as_document(self) -> dict[str, Any]:
@@ -74,6 +104,12 @@ class IndexSettings:
         }
 
     @property
+    def described(self) -> dict[str, Any]:
+        """The configuration for messages."""
+        language = {} if self.analyser is None else {"analyser": self.analyser.name}
+        return self.as_document | language
+
+    @property
     def settings(self) -> dict[str, Any]:
         """All fields that the settings have for this configuration."""
         settings = {"fingerprint": self.fingerprint, **self.as_document, "form": FORM}
@@ -81,6 +117,8 @@ class IndexSettings:
             settings["known_as"] = self.known_as
         if self.generation:
             settings["generation"] = self.generation
+        if self.analyser is not None:
+            settings["analyser"] = self.analyser.name
         return settings
 
     @cached_property
@@ -101,6 +139,8 @@ class IndexSettings:
         if not isinstance(known_as, str) or not isinstance(generation, int):  # damaged
             return None
         if not self.embedder.identity().is_called(model, settings.get("form")):
+            return None
+        if self.analyser and settings.get("analyser", self.analyser.name) != self.analyser.name:
             return None
         known = replace(self, known_as=known_as, generation=generation)
         return known if known.fingerprint == settings.get("fingerprint") else None
@@ -132,7 +172,8 @@ class IndexSettings:
 
 
 def resolve_index(index: Any) -> IndexSettings | None:
-    """Check LangGraph's IndexConfig, and the options beside it: `metric`, `model`, `batch_size`.
+    """Check LangGraph's IndexConfig, and the options beside it: `metric`, `model`, `batch_size`,
+    `rank` and `language`.
 
     Raises:
         ConfigurationError: An option is unknown, missing, of the wrong kind or contradicts another.
@@ -143,13 +184,55 @@ def resolve_index(index: Any) -> IndexSettings | None:
         options = _checked_options(index)
     with looking_at("metric", ConfigurationError):
         metric = _checked_metric(options.get("metric", "cosine"))
+    with looking_at("rank", ConfigurationError):
+        rank = _checked_rank(options.get("rank"), metric)
+    with looking_at("language", ConfigurationError):
+        analyser = _checked_analyser(options.get("language"), rank)
     with looking_at("fields", ConfigurationError):
         fields = _checked_fields(options.get("fields"))
+    embedder, dims = _checked_embedder(options, rank)
+    return IndexSettings(embedder, dims, fields, metric, analyser=analyser)
+
+
+def _checked_embedder(options: Mapping[str, Any], rank: Rank) -> tuple[Embedder, int]:
+    if rank == "words":
+        if given := [name for name in OF_VECTORS if options.get(name) is not None]:
+            raise ConfigurationError(f'rank "words" has no vectors, so index has no {shown(given)}')
+        return NoEmbedder(), 0
+    if options.get("embed") is None:
+        raise ConfigurationError(
+            'index needs "embed", e.g. {"embed": "openai:text-embedding-3-small", "dims": 1536}, '
+            'or {"rank": "words"}'
+        )
     passed = {name: options.get(name) for name in ("dims", "model", "batch_size")}
     embedder = resolve_embedder(options["embed"], **passed)
     if embedder.dims is None:
         raise ConfigurationError('index needs "dims", the number of dimensions of its vectors')
-    return IndexSettings(embedder, embedder.dims, fields, metric)
+    return embedder, embedder.dims
+
+
+def _checked_rank(rank: Any, metric: Metric) -> Rank:
+    if rank is None:
+        return "hybrid" if metric == "cosine" else "vector"
+    if not isinstance(rank, str) or rank not in RANKS:
+        raise ConfigurationError(f"rank must be one of {RANKS}, not {shown(rank)}")
+    if rank == "hybrid" and metric != "cosine":
+        raise ConfigurationError(
+            f'rank "hybrid" fuses words with cosines: metric must be "cosine", not {shown(metric)}'
+        )
+    return rank
+
+
+def _checked_analyser(language: Any, rank: Rank) -> Analyser | None:
+    if rank != "vector":
+        return analyser_for(
+            DEFAULT_LANGUAGE
+            if language is None
+            else checked_text("language", language, ConfigurationError)
+        )
+    if language is not None:
+        raise ConfigurationError('rank "vector" knows no words, so index has no language')
+    return None
 
 
 def _checked_options(index: Any) -> dict[str, Any]:
@@ -162,10 +245,6 @@ def _checked_options(index: Any) -> dict[str, Any]:
     ]:
         raise ConfigurationError(
             f"Unknown options of index: {shown(unknown)}; there are {sorted(KNOWN_OPTIONS)}"
-        )
-    if options.get("embed") is None:
-        raise ConfigurationError(
-            'index needs "embed", e.g. {"embed": "openai:text-embedding-3-small", "dims": 1536}'
         )
     return options
 

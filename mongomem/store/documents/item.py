@@ -15,6 +15,7 @@
      generation: 1,                              how many forced reindexes were before; absent: 0
      vectors: [{path, digest, vector}],          one for each text; float32
      codes: binary,                              see `mongomem.store.vectors.quantization`
+     terms: binary,                              see `mongomem.store.words.stored_terms`
      schema_version: 1}
 
 One document per item makes every put atomic: value, vectors and expiry change together.
@@ -54,6 +55,7 @@ from mongomem.store.vectors.quantization import (
     is_vector,
     quantize,
 )
+from mongomem.store.words.stored_terms import encode_terms
 
 SCHEMA_VERSION = 1
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
@@ -72,7 +74,7 @@ ITEM_FIELDS = dict.fromkeys(
 )
 """Projection of what an item is read from, see `mongomem.store.documents.stored_item`."""
 
-VECTOR_FIELDS = ("index", "generation", "vectors", "codes")
+VECTOR_FIELDS = ("index", "generation", "vectors", "codes", "terms")
 OPTIONAL = ("exact", "expires_at", "ttl_minutes", "index_fields", *VECTOR_FIELDS)
 """Fields that a put removes where the new item does not have them."""
 
@@ -130,6 +132,11 @@ class NewItem:
 class ItemVectors:
     """Vectors of the texts of one item, in their order and by their digests, by a named index
     configuration.
+
+    Attributes:
+        terms: What the texts are searched by, each term as often as they have it; None where
+            nothing is ranked by words.
+        mark: That of the analyser of the terms.
     """
 
     fingerprint: str
@@ -137,6 +144,8 @@ class ItemVectors:
     metric: Metric
     texts: Mapping[str, EmbeddedText]
     vectors: Vector
+    terms: Sequence[str] | None = None
+    mark: bytes | None = None
 
 
 def encode_item(
@@ -199,14 +208,18 @@ def encode_vectors(embedded: ItemVectors | None) -> Document:
         named["generation"] = embedded.generation
     if not embedded.texts:
         return named
-    return {
+    codes = quantize(embedded.vectors, embedded.metric)
+    fields = {
         **named,
         "vectors": [
             {"path": text.path, "digest": digest, "vector": encode_vector(vector)}
             for (digest, text), vector in zip(embedded.texts.items(), embedded.vectors, strict=True)
         ],
-        "codes": quantize(embedded.vectors, embedded.metric),
+        "codes": codes,
     }
+    if embedded.terms is not None and embedded.mark is not None:
+        fields["terms"] = encode_terms(embedded.terms, embedded.mark, codes)
+    return fields
 
 
 def entries_in(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -228,7 +241,7 @@ def vectors_of(documents: Iterable[Document], indexing: IndexSettings) -> dict[s
         for entry in entries_in(document)
         if isinstance(entry.get("digest"), str) and is_vector(entry.get("vector"), indexing.dims)
     }
-    vectors = {digest: decode_vectors([vector]) for digest, vector in stored.items()}
+    vectors = {digest: decode_vectors([vector], indexing.dims) for digest, vector in stored.items()}
     return {digest: rows[0] for digest, rows in vectors.items() if are_finite(rows)[0]}
 
 

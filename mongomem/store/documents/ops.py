@@ -68,6 +68,7 @@ class Search:
         filter: In plain types; None where everything matches.
         narrowed: The query that narrows by the filter; empty where none does.
         min_score: Items with a lower score or none are left out; None: no item is.
+        explain: The results tell what their scores are made of.
     """
 
     prefix: Namespace
@@ -78,6 +79,7 @@ class Search:
     query: str | None
     refresh_ttl: bool
     min_score: float | None
+    explain: bool = False
 
     @property
     def path(self) -> str:
@@ -225,9 +227,12 @@ def _checked_get(op: GetOp) -> GetOp:
 
 
 def checked_search(
-    op: SearchOp, indexing: IndexSettings | None, min_score: object = None
+    op: SearchOp,
+    indexing: IndexSettings | None,
+    min_score: object = None,
+    explain: object = False,
 ) -> Search:
-    """Check a search; LangGraph's operation has no place for `min_score`.
+    """Check a search; LangGraph's operation has no place for `min_score` and `explain`.
 
     Raises:
         InvalidInputError: An argument is of the wrong kind, or nothing is scored that `min_score`
@@ -249,6 +254,7 @@ def checked_search(
         query=query,
         refresh_ttl=checked_flag("refresh_ttl", op.refresh_ttl),
         min_score=None if min_score is None else _checked_score(min_score),
+        explain=checked_flag("explain", explain),
     )
 
 

@@ -49,6 +49,36 @@ missing."""
 
 
 @dataclass(frozen=True, slots=True)
+class Score:
+    """How well an item answers a query.
+
+    Attributes:
+        value: What it is ranked by.
+        meaning: The similarity of the closest of its vectors; None where none is compared.
+        words: How much of the query its words reach, in [0, 1); None where they do not count.
+    """
+
+    value: float
+    meaning: float | None = None
+    words: float | None = None
+
+
+class ExplainedItem(SearchItem):
+    """A result of ``search(..., explain=True)``: a ``SearchItem``, and what its score is made of.
+
+    Attributes:
+        meaning: See `Score`.
+        words: See `Score`.
+    """
+
+    __slots__ = ("meaning", "words")
+
+    def __init__(self, *, meaning: float | None, words: float | None, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.meaning, self.words = meaning, words
+
+
+@dataclass(frozen=True, slots=True)
 class StoredItem:
     """An item as it is stored, and when it expires.
 
@@ -82,9 +112,13 @@ class StoredItem:
         """Make the result of ``get``."""
         return Item(**self.fields)
 
-    def search_item(self, score: float | None) -> SearchItem:
+    def search_item(self, score: Score | None, *, explained: bool = False) -> SearchItem:
         """Make the result of ``search``."""
-        return SearchItem(**self.fields, score=score)
+        value = None if score is None else score.value
+        if not explained:
+            return SearchItem(**self.fields, score=value)
+        meaning, words = (score.meaning, score.words) if score else (None, None)
+        return ExplainedItem(**self.fields, score=value, meaning=meaning, words=words)
 
 
 def read_item(document: Mapping[str, Any]) -> StoredItem:

@@ -56,10 +56,10 @@ async def get(context: Context, ops: Sequence[GetOp]) -> list[Item | None]:
 
 
 async def search(
-    context: Context, op: SearchOp, min_score: float | None = None
+    context: Context, op: SearchOp, min_score: float | None = None, explain: bool = False
 ) -> list[SearchItem]:
     """Perform one search."""
-    searches = {0: checked_search(op, context.indexing, min_score)}
+    searches = {0: checked_search(op, context.indexing, min_score, explain)}
     return (await _search(context, searches, context.now()))[0]
 
 
@@ -131,6 +131,9 @@ async def _search(
     }
     await read.refresh(context, list(used.values()), now)
     return {
-        place: [stored.search_item(score) for stored, score in answers]
+        place: [
+            stored.search_item(score, explained=searches[place].explain)
+            for stored, score in answers
+        ]
         for place, answers in found.items()
     }

@@ -22,7 +22,13 @@ from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.item import BY_CHANGE
 from mongomem.store.documents.namespace import split_by_bytes
 from mongomem.store.documents.stored_item import ids_in
-from mongomem.store.plans.index_sync import IndexScope, SyncedIndex, scan_prefix, synced_index
+from mongomem.store.plans.index_sync import (
+    IndexScope,
+    SyncedIndex,
+    scan_prefix,
+    scan_statistics,
+    synced_index,
+)
 from mongomem.store.plans.read import find_with_hint
 from mongomem.store.vectors.atlas import (
     MOST_NEIGHBOURS,
@@ -32,8 +38,10 @@ from mongomem.store.vectors.atlas import (
     nearest,
     state_of_index,
 )
+from mongomem.store.vectors.fusion import Ranking
 from mongomem.store.vectors.index_cache import CachedIndex
 from mongomem.store.vectors.quantization import Vector
+from mongomem.store.words.bm25 import Hashes, TermStatistics
 
 RECENT = timedelta(minutes=1)
 """How far Atlas may be behind without missing an item: what changed since is a candidate too."""
@@ -64,30 +72,51 @@ class Candidates:
 
 
 class CandidateSource(Protocol):
-    """Where the candidates for one query come from."""
+    """Where the candidates for one search come from."""
 
-    async def candidates(self, count: int, restrict_to: set[str] | None) -> Candidates:
+    async def statistics(self, hashes: Hashes) -> TermStatistics | None:
+        """Count the items that have each of some terms; None where it ranks by meaning alone."""
+
+    async def holding(self, hashes: Hashes) -> set[str] | None:
+        """List the ids of the items that may have all of some terms; None: all items may."""
+
+    async def candidates(
+        self, ranking: Ranking, count: int, restrict_to: set[str] | None
+    ) -> Candidates:
         """Return candidates that contain the best `count` items, of all or of some ids."""
 
 
-async def candidate_source(scope: IndexScope, query: Vector) -> CandidateSource:
-    """Choose the source of candidates for a query."""
+async def candidate_source(scope: IndexScope) -> CandidateSource:
+    """Choose the source of candidates for a search."""
     if await uses_atlas(scope.context, scope.indexing):
-        return AtlasSource(scope, query)
+        return AtlasSource(scope)
     synced = await synced_index(scope)
-    return ScanSource(scope, query) if synced is None else MemorySource(synced, query)
+    return ScanSource(scope) if synced is None else MemorySource(synced)
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySource:
-    """An index in memory. Items that are not in it as they are now follow its candidates."""
+    """An index in memory. Items that are not in it as they are now follow its candidates, and do
+    not count in its statistics.
+    """
 
     synced: SyncedIndex
-    query: Vector
 
-    async def candidates(self, count: int, restrict_to: set[str] | None) -> Candidates:
+    async def statistics(self, hashes: Hashes) -> TermStatistics | None:
+        cached = self.synced.cached
+        counted: TermStatistics = await Compute(partial(cached.statistics, hashes), cached.size)
+        return counted
+
+    async def holding(self, hashes: Hashes) -> set[str] | None:
+        cached = self.synced.cached
+        held: set[str] = await Compute(partial(cached.holding, hashes), cached.size)
+        return held.union(self.synced.unindexed)
+
+    async def candidates(
+        self, ranking: Ranking, count: int, restrict_to: set[str] | None
+    ) -> Candidates:
         cached, unindexed = self.synced.cached, self.synced.unindexed
-        search = partial(cached.search, self.query, count + len(unindexed), restrict_to)
+        search = partial(cached.search, ranking, count + len(unindexed), restrict_to)
         ranked = await Compute(search, cached.size)
         ids = [item for _, item in ranked if item not in unindexed] + list(unindexed)
         return Candidates(ids, on_missing=partial(_remove, cached, cached.timestamps(ids)))
@@ -103,21 +132,37 @@ class ScanSource:
     """A scan of all codes of a prefix, whose index is too large to be held."""
 
     scope: IndexScope
-    query: Vector
 
-    async def candidates(self, count: int, restrict_to: set[str] | None) -> Candidates:
-        ranked = await scan_prefix(self.scope, self.query, count, restrict_to)
+    async def statistics(self, hashes: Hashes) -> TermStatistics | None:
+        return await scan_statistics(self.scope, hashes)
+
+    async def holding(self, hashes: Hashes) -> set[str] | None:
+        return None
+
+    async def candidates(
+        self, ranking: Ranking, count: int, restrict_to: set[str] | None
+    ) -> Candidates:
+        ranked = await scan_prefix(self.scope, ranking, count, restrict_to)
         return Candidates([item for _, item in ranked])
 
 
 @dataclass(frozen=True, slots=True)
 class AtlasSource:
-    """Atlas Vector Search, and what changed so recently that Atlas may not have indexed it."""
+    """Atlas Vector Search, and what changed so recently that Atlas may not have indexed it. It
+    counts no terms, so it ranks by meaning alone.
+    """
 
     scope: IndexScope
-    query: Vector
 
-    async def candidates(self, count: int, restrict_to: set[str] | None) -> Candidates:
+    async def statistics(self, hashes: Hashes) -> TermStatistics | None:
+        return None
+
+    async def holding(self, hashes: Hashes) -> set[str] | None:
+        return None
+
+    async def candidates(
+        self, ranking: Ranking, count: int, restrict_to: set[str] | None
+    ) -> Candidates:
         """Search approximately (ANN); exactly (ENN) where the candidates are restricted, or are
         more than the approximate search may compare.
         """
@@ -125,19 +170,19 @@ class AtlasSource:
         parts = [None] if restrict_to is None else split_by_bytes(sorted(restrict_to))
         found: list[Document] = []
         for part in parts:
-            found += await self._nearest(count, part, exact=exact)
+            found += await self._nearest(ranking.vector, count, part, exact=exact)
         best_first = sorted(found, key=_score, reverse=True)
         ids = ids_in([*best_first, *await _recent(self.scope)])
         return Candidates(list(dict.fromkeys(ids)), is_complete=exact)
 
     async def _nearest(
-        self, count: int, restrict_to: Collection[str] | None, *, exact: bool
+        self, query: Vector, count: int, restrict_to: Collection[str] | None, *, exact: bool
     ) -> list[Document]:
         """Ask Atlas for ids and scores of the closest items, among ids that fit in a command."""
         context, fingerprint = self.scope.context, self.scope.indexing.fingerprint
         pipeline = nearest(
             index_name(context.items, fingerprint),
-            self.query,
+            query,
             path=self.scope.path,
             fingerprint=fingerprint,
             count=count,
@@ -167,7 +212,7 @@ async def uses_atlas(context: Context, indexing: IndexSettings) -> bool:
     """Say whether Atlas is the source: where the user says so or, with "auto", where its index
     exists and answers. The server is asked once in a process.
     """
-    if context.backend != "auto":
+    if context.backend != "auto" or not indexing.dims:
         return context.backend == "atlas"
     if context.setup_state.atlas is None:
         pipeline = state_of_index(index_name(context.items, indexing.fingerprint))

@@ -55,8 +55,8 @@ async def get_vectors(
     """
     search = checked_search(SearchOp(namespace_prefix, limit=limit), context.indexing)
     indexing = await ensure_config(context, write=False)
-    if indexing is None:
-        raise ConfigurationError("a store without an index configuration has no vectors")
+    if indexing is None or not indexing.has_vectors:
+        raise ConfigurationError("a store without an embedder has no vectors")
     documents = await _embedded(context, indexing, search)
     readable = {
         document["_id"]: entries

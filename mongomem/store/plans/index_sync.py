@@ -42,13 +42,14 @@ from mongomem.store.documents.namespace import id_range, namespace_of, path_rang
 from mongomem.store.documents.stored_item import ids_in, is_id, timestamps_in
 from mongomem.store.documents.value import as_utc
 from mongomem.store.plans.read import find_by_id, find_with_hint, newest_timestamp
+from mongomem.store.vectors.fusion import Ranking
 from mongomem.store.vectors.index_cache import CachedIndex
 from mongomem.store.vectors.memory_index import Change, MemoryIndex
-from mongomem.store.vectors.quantization import Vector
 from mongomem.store.vectors.selection import Candidate
 from mongomem.store.vectors.watermark import LOWEST_TIMESTAMP, ChangeRead
+from mongomem.store.words.bm25 import Hashes, TermStatistics
 
-CODE_FIELDS = {"changed_at": 1, "codes": 1, "index": 1}
+CODE_FIELDS = {"changed_at": 1, "codes": 1, "terms": 1, "index": 1}
 """Projection of what a `Change` is read from."""
 
 WAIT_SECONDS = 0.005
@@ -67,7 +68,7 @@ class IndexScope:
     path: str
 
     def empty_index(self) -> MemoryIndex:
-        return MemoryIndex(self.indexing.dims, self.indexing.metric)
+        return MemoryIndex(self.indexing.dims, self.indexing.metric, self.indexing.mark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ async def synced_index(scope: IndexScope) -> SyncedIndex | None:
     cache = scope.context.index_cache
     if scope.path in cache.too_large:
         return None
-    cached = cache.get(scope.path, scope.indexing.dims, scope.indexing.metric)
+    cached = cache.get(scope.path, scope.empty_index)
     unindexed = [] if await _ensure_loaded(scope, cached) else await _apply_changes(scope, cached)
     if cached.needs_compaction or (cached.size > cache.limit and cached.has_grown):
         await _drop_deleted(scope, cached)
@@ -99,8 +100,20 @@ async def synced_index(scope: IndexScope) -> SyncedIndex | None:
     return SyncedIndex(cached, unindexed)
 
 
+async def scan_statistics(scope: IndexScope, hashes: Hashes) -> TermStatistics:
+    """Return what `MemoryIndex.statistics` would, for a prefix whose index is too large to be
+    held.
+    """
+    found, page = scope.empty_index().statistics(hashes), Page()
+    while (page := await _read_page(scope, page)).changes:
+        page_index = scope.empty_index()
+        await _upsert(scope, page_index, page.changes)
+        found = found.plus(page_index.statistics(hashes))
+    return found
+
+
 async def scan_prefix(
-    scope: IndexScope, query: Vector, count: int, restrict_to: Collection[str] | None
+    scope: IndexScope, ranking: Ranking, count: int, restrict_to: Collection[str] | None
 ) -> list[Candidate]:
     """Return what `MemoryIndex.search` would, for a prefix whose index is too large to be held.
 
@@ -112,12 +125,12 @@ async def scan_prefix(
     while (page := await _read_page(scope, page)).changes:
         page_index = scope.empty_index()
         await _upsert(scope, page_index, page.changes)
-        search = partial(page_index.search, query, count, restrict_to)
+        search = partial(page_index.search, ranking.vector, count, restrict_to, words=ranking.words)
         best_so_far.upsert(_changes_of(await Compute(search, page_index.size), page.changes))
         size += page_index.size
     if size <= scope.context.index_cache.limit:
         scope.context.index_cache.allow_again(scope.path)
-    return best_so_far.search(query, count, restrict_to)
+    return best_so_far.search(ranking.vector, count, restrict_to, words=ranking.words)
 
 
 def _changes_of(candidates: Iterable[Candidate], changes: Iterable[Change]) -> Iterator[Change]:
@@ -206,13 +219,13 @@ async def _read_page(scope: IndexScope, before: Page) -> Page:
     found = await Find(
         scope.context.items,
         _page_condition(scope, before),
-        {"codes": 1},
+        {"codes": 1, "terms": 1},
         sort=[("_id", 1)],
         limit=PAGE_SIZE,
         hint=BY_ID,
     )
     changes = [
-        Change(document["_id"], LOWEST_TIMESTAMP, document.get("codes"))
+        Change(document["_id"], LOWEST_TIMESTAMP, document.get("codes"), document.get("terms"))
         for document in found
         if is_id(document["_id"])
     ]
@@ -276,11 +289,12 @@ async def _load_items(scope: IndexScope, cached: CachedIndex, ids: Sequence[str]
 
 def _changes_in(documents: Sequence[Document], indexing: IndexSettings) -> list[Change]:
     """Read documents as changes; vectors of another configuration count as none."""
-    codes = {
-        document["_id"]: document.get("codes")
+    ours = {
+        document["_id"]: (document.get("codes"), document.get("terms"))
         for document in documents
         if document.get("index") == indexing.fingerprint
     }
     return [
-        Change(item, changed_at, codes.get(item)) for item, changed_at in timestamps_in(documents)
+        Change(item, changed_at, *ours.get(item, (None, None)))
+        for item, changed_at in timestamps_in(documents)
     ]

@@ -10,7 +10,7 @@ import numpy as np
 from langgraph.store.base import InvalidNamespaceError
 
 from mongomem.engine.commands import Delete, DeleteMany, Document, Update, Write
-from mongomem.engine.effects import EmbedDocuments
+from mongomem.engine.effects import Compute, EmbedDocuments
 from mongomem.engine.writes import bulk_upsert
 from mongomem.store.context import Context
 from mongomem.store.documents.index_config import EmbeddedText, IndexSettings
@@ -30,6 +30,9 @@ from mongomem.store.plans.model_check import check_model, warn_of_blank_paths
 from mongomem.store.plans.read import find_named
 from mongomem.store.plans.setup import ensure_config
 from mongomem.store.vectors.quantization import Vector
+
+ANALYSIS_WORK = 20
+"""How many bytes of work finding the words of a text is, a character."""
 
 LONG_CHARACTERS = 2**20
 """From this many characters of texts and names on, the size of an item is checked before anything
@@ -114,20 +117,29 @@ async def embed(
         if digest not in known
     }
     vectors = {**known, **await _new_vectors(context, indexing, new)} if new else known
-    return {item: _item_vectors(indexing, own, vectors) for item, own in by_digest.items()}
+    size = sum(len(text.text) for own in texts.values() for text in own)
+    made: dict[str, ItemVectors] = await Compute(
+        lambda: {item: _item_vectors(indexing, own, vectors) for item, own in by_digest.items()},
+        size * ANALYSIS_WORK if indexing.analyser else 0,
+    )
+    return made
 
 
 def _item_vectors(
     indexing: IndexSettings, texts: Mapping[str, EmbeddedText], vectors: Mapping[str, Vector]
 ) -> ItemVectors:
-    """Choose the vectors of one item's texts, which are given by their digests."""
+    """Choose the vectors of one item's texts, which are given by their digests, and find their
+    terms.
+    """
     rows = np.array([vectors[digest] for digest in texts], dtype=np.float32)
     return ItemVectors(
         indexing.fingerprint,
         indexing.generation,
         indexing.metric,
         texts,
-        rows.reshape(-1, indexing.dims),
+        rows.reshape(len(texts), indexing.dims),
+        indexing.terms(text.text for text in texts.values()),
+        indexing.mark,
     )
 
 

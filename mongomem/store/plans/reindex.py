@@ -16,7 +16,7 @@ from typing import Any
 from pymongo.errors import BulkWriteError
 
 from mongomem.arguments import checked_flag
-from mongomem.engine.commands import BulkWrite, Document, Find, Update
+from mongomem.engine.commands import BulkWrite, Document, Find, Update, UpdateMany
 from mongomem.errors import (
     ConfigurationError,
     CorruptDataError,
@@ -129,12 +129,29 @@ async def reindex(context: Context, force: bool = False) -> int:
     if claim.is_stored:
         context.setup_state.accept_config(claim.target, context.monotonic())
         await check_model(context, claim.target)
+    if await _finds_other_terms(context, claim):
+        await _remove_terms(context)
     total, last = await _passes(context, claim)
     await _store_config(context, claim)
     await _finish(context, claim)
     if last.rejected:
         raise last.error()
     return total
+
+
+async def _finds_other_terms(context: Context, claim: Claim) -> bool:
+    """Say whether the stored terms are those of another analyser."""
+    known = (claim.before or {}).get("analyser")
+    return known is not None and claim.target.settings.get("analyser", known) != known
+
+
+async def _remove_terms(context: Context) -> None:
+    """Remove the terms of all items, which then rank by meaning alone until they are converted."""
+    await UpdateMany(
+        context.items,
+        {"terms": {"$exists": True}},
+        {"$unset": {"terms": ""}, "$currentDate": {"changed_at": {"$type": "timestamp"}}},
+    )
 
 
 def _claim(configured: IndexSettings, stored: Document | None, force: bool) -> Claim:
@@ -232,12 +249,14 @@ async def _unconverted(context: Context, claim: Claim, ids: Document) -> list[Do
     Ids are texts: a document whose `_id` is of another type was put there by hand, and is no item.
     """
     target = claim.target
-    condition: Document = {"index": {"$ne": target.fingerprint}}
+    unconverted: list[Document] = [{"index": {"$ne": target.fingerprint}}]
     if target.generation:
-        condition = {"$or": [condition, {"generation": {"$ne": target.generation}}]}
+        unconverted.append({"generation": {"$ne": target.generation}})
+    if target.analyser:
+        unconverted.append({"codes": {"$exists": True}, "terms": {"$exists": False}})
     return await Find(
         context.items,
-        {**condition, "_id": ids},
+        {"$or": unconverted, "_id": ids},
         REINDEX_FIELDS,
         sort=[("_id", 1)],
         limit=PAGE_SIZE,

@@ -1,11 +1,13 @@
 """Plans of semantic search: take candidates from a source, read them again, score them.
 
+Items are ranked by meaning, by words, or by both (`mongomem.store.vectors.fusion`).
+
 The order of a search, and why:
 
 1. The source ranks its candidates by approximate scores. It knows codes and no values, so it can
    apply no filter.
 2. The candidates are read by their ids as they are now, filtered and scored by their float32
-   vectors. Only this decides an answer: a candidate that was deleted, has expired or changed costs
+   vectors and their terms. Only this decides an answer: a candidate that was deleted, has expired or changed costs
    a read and nothing else.
 3. The first `count` candidates are at least as close as any item that is not a candidate. So the
    ranking ends once as many of them as the page needs have a score. Candidates behind them may have
@@ -20,45 +22,45 @@ also for a filter that most items match, where the best candidates suffice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from functools import partial
+from typing import TypeAlias
 
 from mongomem.engine.commands import (
     Document,
     Find,
     slices,
 )
+from mongomem.engine.effects import Compute
+from mongomem.errors import CorruptDataError
 from mongomem.store.context import Context
 from mongomem.store.documents.index_config import IndexSettings
-from mongomem.store.documents.item import BY_CHANGE, ITEM_FIELDS, entries_in, name_of
+from mongomem.store.documents.item import BY_CHANGE, ITEM_FIELDS, name_of
 from mongomem.store.documents.ops import Search
-from mongomem.store.documents.stored_item import StoredItem, ids_in, sound_items
-from mongomem.store.plans.candidates import Candidates, candidate_source
+from mongomem.store.documents.scoring import SCORED_FIELDS, TERM_FIELDS, scored_documents
+from mongomem.store.documents.stored_item import Score, StoredItem, ids_in, sound_items, texts_in
+from mongomem.store.plans.candidates import Candidates, CandidateSource, candidate_source
 from mongomem.store.plans.index_sync import IndexScope
 from mongomem.store.plans.model_check import check_model, warn_of_blank_paths
 from mongomem.store.plans.plain_search import newest_matching
+from mongomem.store.plans.put import ANALYSIS_WORK
 from mongomem.store.plans.read import find_by_id, find_with_hint, matches_search
 from mongomem.store.plans.setup import ensure_config
-from mongomem.store.vectors.quantization import (
-    Vector,
-    are_finite,
-    decode_vectors,
-    is_vector,
-    similarities,
-)
+from mongomem.store.vectors.fusion import Ranking
+from mongomem.store.vectors.quantization import Vector
+from mongomem.store.words.bm25 import TermStatistics, WordQuery
+from mongomem.store.words.query import ParsedQuery, Phrase, parse_query
 
-FoundItem: TypeAlias = tuple[StoredItem, float | None]
+ScoredItem: TypeAlias = tuple[StoredItem, Score]
+
+FoundItem: TypeAlias = tuple[StoredItem, Score | None]
 """An item of the answer, and its score where it has one."""
 
-ScoredItem: TypeAlias = tuple[StoredItem, float]
-
-SCORING_FIELDS = {**ITEM_FIELDS, "index": 1, "vectors.vector": 1}
-"""Projection of what an item and its score are read from."""
+RARITY_POWER = 0.75
+"""How much the rarity of a word counts in the meaning of a query, where its words can be weighted
+(docs/decisions/hybrid-ranking.md)."""
 
 PAGE_SIZE = 2_000
 """Candidates read at a time: 12 MB of vectors of 1,536 dimensions."""
@@ -73,6 +75,7 @@ class _Query:
 
     Attributes:
         vector: The query, embedded: float32 of shape (dims,).
+        parsed: The query as words; None where items are ranked by meaning alone.
         now: The moment that decides which items have expired.
     """
 
@@ -80,12 +83,22 @@ class _Query:
     indexing: IndexSettings
     search: Search
     vector: Vector
+    parsed: ParsedQuery | None
     now: datetime
 
     @property
     def page_end(self) -> int:
         """How many of the best items the page and the pages before it hold."""
         return self.search.offset + self.search.limit
+
+    @property
+    def phrases(self) -> Sequence[Phrase]:
+        """What must stand in a text of an item."""
+        return self.parsed.phrases if self.parsed else ()
+
+    @property
+    def fields(self) -> dict[str, int]:
+        return ITEM_FIELDS | SCORED_FIELDS | ({} if self.parsed is None else TERM_FIELDS)
 
 
 @dataclass(slots=True)
@@ -106,28 +119,27 @@ class _Rescored:
 
     def ranking(self) -> list[ScoredItem]:
         """Sort the items with a score, best first, and by id where scores are equal."""
-        return sorted(self.scored.values(), key=lambda pair: (-pair[1], pair[0].id))
+        return sorted(self.scored.values(), key=lambda pair: (-pair[1].value, pair[0].id))
 
 
 async def semantic_search(
     context: Context, indexing: IndexSettings, search: Search, vector: Vector, now: datetime
 ) -> list[FoundItem]:
-    """Find the items below a prefix that match, closest in meaning first; items without a
-    comparable vector follow, unscored.
+    """Find the items below a prefix that match, best first; items that cannot be scored follow.
 
     What was acknowledged before the search began is found, whoever wrote it. The order is total: by
     score, then by id; behind the scored items by update, then by id. With a `min_score` nothing
-    follows the items that reach it.
+    follows the items that reach it, and with a phrase nothing that has no vector.
     """
     indexing = await ensure_config(context, write=False) or indexing
     await check_model(context, indexing)
-    query = _Query(context, indexing, search, vector, now)
+    query = _Query(context, indexing, search, vector, await _parsed(indexing, search), now)
     ranking = await _rank_and_rescore(query)
     lowest = search.min_score
     if lowest is not None:
-        ranking = [pair for pair in ranking if pair[1] >= lowest]
+        ranking = [pair for pair in ranking if pair[1].value >= lowest]
     page: list[FoundItem] = [*ranking[search.offset : query.page_end]]
-    if len(page) == search.limit or lowest is not None:
+    if len(page) == search.limit or lowest is not None or query.phrases:
         return page
     return page + await _unscored(query, ranking, search.limit - len(page))
 
@@ -151,19 +163,63 @@ async def _unscored(query: _Query, ranking: Sequence[ScoredItem], limit: int) ->
     return [(stored, None) for stored in found]
 
 
+async def _parsed(indexing: IndexSettings, search: Search) -> ParsedQuery | None:
+    """Find the words of a query, where items are ranked by words."""
+    analyser, text = indexing.analyser, search.query
+    if analyser is None or text is None:
+        return None
+    parsed: ParsedQuery = await Compute(
+        partial(parse_query, text, analyser), len(text) * ANALYSIS_WORK
+    )
+    return parsed
+
+
+async def _ranking(query: _Query, source: CandidateSource) -> Ranking:
+    """Weight the words of a query by how rare they are among the items."""
+    parsed = query.parsed
+    if parsed is None or not parsed.words:
+        return Ranking(query.vector)
+    statistics = await source.statistics(parsed.hashes)
+    if statistics is None:
+        return Ranking(query.vector)
+    vector = await _weighted_vector(query, parsed, statistics)
+    return Ranking(vector, WordQuery.of(parsed.hashes, statistics))
+
+
+async def _weighted_vector(
+    query: _Query, parsed: ParsedQuery, statistics: TermStatistics
+) -> Vector:
+    """Embed a query whose rare words count more, where the model can do that."""
+    weights = (statistics.rarity()[parsed.places()] ** RARITY_POWER).tolist()
+    spans = [(word.start, word.end) for word in parsed.words]
+    text = query.search.query or ""
+    weigh = partial(query.indexing.embedder.embed_weighted, text, spans, weights)
+    weighted: Vector | None = await Compute(weigh, len(text) * ANALYSIS_WORK)
+    return query.vector if weighted is None else weighted
+
+
 async def _rank_and_rescore(query: _Query) -> list[ScoredItem]:
     """Rank the best ``offset + limit`` items at least, or all items with a score."""
     scope = IndexScope(query.context, query.indexing, query.search.path)
-    source = await candidate_source(scope, query.vector)
-    count = query.page_end * (OVERSAMPLING if query.search.filter else 1)
-    restrict_to: set[str] | None = None
+    source = await candidate_source(scope)
+    ranking = await _ranking(query, source)
+    is_selective = bool(query.search.filter or query.phrases)
+    count = query.page_end * (OVERSAMPLING if is_selective else 1)
+    restrict_to = await _ids_holding_phrases(query, source)
     rescored = _Rescored()
     while True:
-        candidates = await source.candidates(count, restrict_to)
-        await _rescore(query, candidates, rescored)
+        candidates = await source.candidates(ranking, count, restrict_to)
+        await _rescore(query, ranking, candidates, rescored)
         if _suffices(query, candidates, count, rescored):
             return rescored.ranking()
         count, restrict_to = await _widen(query, count, restrict_to)
+
+
+async def _ids_holding_phrases(query: _Query, source: CandidateSource) -> set[str] | None:
+    """List the ids of the items that may hold the phrases of a query; None: all items may."""
+    if query.parsed is None or not query.phrases:
+        return None
+    return await source.holding(query.parsed.phrase_hashes())
 
 
 def _suffices(query: _Query, candidates: Candidates, count: int, rescored: _Rescored) -> bool:
@@ -202,87 +258,57 @@ async def _ids_matching_filter(query: _Query) -> set[str] | None:
     return set(ids_in(await find_with_hint(context, BY_CHANGE, find)))
 
 
-async def _rescore(query: _Query, candidates: Candidates, rescored: _Rescored) -> None:
+async def _rescore(
+    query: _Query, ranking: Ranking, candidates: Candidates, rescored: _Rescored
+) -> None:
     """Read and score the candidates that were not read before, a page at a time."""
     new = [item for item in candidates.ids if item not in rescored.seen]
     narrowed = query.search.narrowed
     for ids in slices(new, PAGE_SIZE):
-        documents = await find_by_id(query.context, ids, SCORING_FIELDS, narrowed)
+        documents = await find_by_id(query.context, ids, query.fields, narrowed)
         if not narrowed and len(documents) < len(ids):
             candidates.on_missing({*ids} - {document["_id"] for document in documents})
-        rescored.scored |= _scores(query, documents)
+        rescored.scored |= _scores(query, ranking, documents)
     rescored.seen.update(new)
 
 
 def _matching(query: _Query, documents: Sequence[Document]) -> dict[str, StoredItem]:
     """Choose the candidates that are answers as they are now: sound, not expired, and matching."""
     context, search = query.context, query.search
-    return {
+    matching = {
         stored.id: stored
         for stored in sound_items(documents, context.damage)
         if not context.expiry.has_expired(stored.expires_at, query.now)
         and matches_search(search, stored)
     }
-
-
-def _scores(query: _Query, documents: Sequence[Document]) -> dict[str, ScoredItem]:
-    """Score each item that matches by the best of its vectors; leave out items without a
-    comparable one.
-    """
-    matching = _matching(query, documents)
-    vectors = {
-        document["_id"]: _take_vectors(query, document)
+    if not query.phrases:
+        return matching
+    return {
+        document["_id"]: matching[document["_id"]]
         for document in documents
-        if document["_id"] in matching
+        if document["_id"] in matching and _holds_phrases(query, document)
     }
-    comparable = {item: own for item, own in vectors.items() if own}
-    scores: dict[str, ScoredItem] = {}
-    for item, score in _best_scores(query, comparable).items():
-        if score is None:
-            _note_damage(query.context, item)
-        else:
-            scores[item] = matching[item], score
-    return scores
 
 
-def _best_scores(query: _Query, vectors: Mapping[str, Sequence[bytes]]) -> dict[str, float | None]:
-    """Score items by the vectors of each; None where a number of these is not finite.
-
-    All vectors are compared together, by a few calls of numpy.
-    """
-    if not vectors:
-        return {}
-    rows, are_sound = _decoded([vector for own in vectors.values() for vector in own])
-    scores = similarities(rows, query.vector, query.indexing.metric)
-    first_rows = np.cumsum([0, *map(len, vectors.values())])[:-1]
-    best: list[float] = np.maximum.reduceat(scores, first_rows).tolist()
-    is_sound: list[bool] = np.logical_and.reduceat(are_sound, first_rows).tolist()
-    return {item: best[n] if is_sound[n] else None for n, item in enumerate(vectors)}
+def _holds_phrases(query: _Query, document: Document) -> bool:
+    """Say whether the phrases of a query stand in the texts of an item."""
+    try:
+        texts = texts_in(document, query.indexing)
+    except CorruptDataError:  # its own choice of paths is damaged
+        return False
+    return query.parsed is None or query.parsed.holds_phrases(text.text for text in texts)
 
 
-def _decoded(vectors: Sequence[bytes]) -> tuple[Vector, npt.NDArray[np.bool_]]:
-    """Decode vectors, and say which of them are finite. Of the others all numbers are zero: they
-    must not make numpy warn.
-    """
-    rows = decode_vectors(vectors)
-    finite = are_finite(rows)
-    if finite.all():
-        return rows, finite
-    return np.where(finite[:, None], rows, np.float32(0)), finite
-
-
-def _take_vectors(query: _Query, document: Document) -> list[bytes]:
-    """Take the vectors out of a document, which is large with them; none where they cannot be
-    compared or read.
-    """
-    vectors: list[Any] = [entry.get("vector") for entry in entries_in(document)]
-    document.pop("vectors", None)
-    if document.get("index") != query.indexing.fingerprint:
-        return []
-    if not all(is_vector(vector, query.indexing.dims) for vector in vectors):
-        _note_damage(query.context, document["_id"])
-        return []
-    return vectors
+def _scores(
+    query: _Query, ranking: Ranking, documents: Sequence[Document]
+) -> dict[str, ScoredItem]:
+    """Score each item that matches; leave out items that cannot be scored."""
+    matching = _matching(query, documents)
+    answers = [document for document in documents if document["_id"] in matching]
+    scored = scored_documents(query.indexing, ranking, answers)
+    for item in scored.damaged:
+        _note_damage(query.context, item)
+    return {item: (matching[item], score) for item, score in scored.scores.items()}
 
 
 def _note_damage(context: Context, id: str) -> None:

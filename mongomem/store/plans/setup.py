@@ -83,7 +83,7 @@ async def stored_config(context: Context) -> Document | None:
 
 def mismatch(context: Context, configured: IndexSettings, stored: Document) -> IndexMismatchError:
     """Build the error that names both configurations and the way out."""
-    ours = configured.as_document
+    ours = configured.described
     made, own = (
         ", ".join(f"{name} {shown(one.get(name))}" for name in ours) for one in (stored, ours)
     )

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from bson.timestamp import Timestamp
 
 from mongomem.engine.locks import Guarded
+from mongomem.store.vectors.fusion import Ranking
 from mongomem.store.vectors.memory_index import Change, MemoryIndex
-from mongomem.store.vectors.quantization import Metric, Vector
 from mongomem.store.vectors.selection import Candidate
 from mongomem.store.vectors.watermark import HIGHEST_TIMESTAMP, ChangeRead, Watermark
+from mongomem.store.words.bm25 import Hashes, TermStatistics
 
 COMPACTED_ITEMS = 1_000
 """So many items more than twice those at the last compaction make another one due."""
@@ -121,15 +122,26 @@ class CachedIndex(Guarded):
             self.index.remove(deleted)
             self._compacted_count = self.index.item_count
 
+    def statistics(self, hashes: Hashes) -> TermStatistics:
+        """See `MemoryIndex.statistics`."""
+        with self._lock:
+            return self.index.statistics(hashes)
+
+    def holding(self, hashes: Hashes) -> set[str]:
+        """See `MemoryIndex.holding`."""
+        with self._lock:
+            return self.index.holding(hashes)
+
     def search(
-        self, query: Vector, count: int, restrict_to: Collection[str] | None = None
+        self, ranking: Ranking, count: int, restrict_to: Collection[str] | None = None
     ) -> list[Candidate]:
         """See `MemoryIndex.search`."""
         with self._lock:
-            return self.index.search(query, count, restrict_to)
+            return self.index.search(ranking.vector, count, restrict_to, ranking.words)
 
     def _reset(self) -> None:
-        self.index, self.watermark = MemoryIndex(self.index.dims, self.index.metric), Watermark()
+        index = self.index
+        self.index, self.watermark = MemoryIndex(index.dims, index.metric, index.mark), Watermark()
         self._compacted_count, self._deferrals, self._claimed_until = 0, 0, 0.0
 
 
@@ -156,12 +168,12 @@ class IndexCache(Guarded):
         """Bytes held, about, as of the last use of each index."""
         return self._total
 
-    def get(self, path: str, dims: int, metric: Metric) -> CachedIndex:
+    def get(self, path: str, empty: Callable[[], MemoryIndex]) -> CachedIndex:
         """Return the index of a prefix, an empty one where there is none, and count it as used."""
         with self._lock:
             cached = self._indexes.get(path)
             if cached is None:
-                cached = self._indexes[path] = CachedIndex(MemoryIndex(dims, metric))
+                cached = self._indexes[path] = CachedIndex(empty())
             self._indexes.move_to_end(path)
             self._measure(path, cached.size)
             return cached

@@ -1,7 +1,7 @@
-"""A flat index in memory: the int8 codes of the items below one namespace prefix.
+"""A flat index in memory: the int8 codes of the items below one namespace prefix, and their terms.
 
 The index is fed with `Change`s, which are what a document says of an item: its id, when it changed
-last, and its codes or None. It reads nothing itself, holds no lock and knows nothing of time;
+last, its codes and its terms. It reads nothing itself, holds no lock and knows nothing of time;
 `mongomem.store.vectors.index_cache` adds both. What `search` returns are candidates: the caller
 reads them again by their ids, scores them by their float32 vectors and drops what was deleted. So a
 deleted item that is still here costs one candidate and never a wrong answer.
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from bson.timestamp import Timestamp
 
+from mongomem.store.vectors.fusion import fused, fused_bound
 from mongomem.store.vectors.quantization import (
     Codes,
     Metric,
@@ -29,6 +30,8 @@ from mongomem.store.vectors.quantization import (
 )
 from mongomem.store.vectors.selection import Candidate, select_top
 from mongomem.store.vectors.watermark import HIGHEST_TIMESTAMP
+from mongomem.store.words.bm25 import Hashes, TermStatistics, WordQuery
+from mongomem.store.words.term_index import NO_SLOT, Slots, TermIndex
 
 BLOCK_ROWS = 256
 """Rows converted to float32 at a time: at 1,536 dimensions 1.5 MB, which stay in the cache of a
@@ -53,11 +56,13 @@ class Change(NamedTuple):
     Attributes:
         changed_at: The timestamp that the server gave the write.
         codes: The `codes` of its document, not checked yet; None where it has no vector.
+        terms: The `terms` of its document, likewise.
     """
 
     id: str
     changed_at: Timestamp
     codes: Any
+    terms: Any = None
 
 
 @dataclass(slots=True)
@@ -67,22 +72,29 @@ class MemoryIndex:
     Attributes:
         dims: Dimensions of a vector.
         metric: The similarity that `search` ranks by.
+        mark: That of the analyser whose terms are held; None: none are.
     """
 
     dims: int
     metric: Metric
+    mark: bytes | None = None
     _codes: Codes = field(init=False)
+    _slots: Slots = field(init=False)
+    _words: TermIndex = field(init=False)
     _item_ids: list[str] = field(default_factory=list)
     _rows: dict[str, list[int]] = field(default_factory=dict)
     _timestamps: dict[str, Timestamp] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._codes = np.empty(0, dtype=code_dtype(self.dims))
+        self._slots = np.empty(0, dtype=np.int32)
+        self._words = TermIndex(self.mark)
 
     @property
     def size(self) -> int:
         """Bytes held, about."""
-        return int(self._codes.nbytes) + ITEM_BYTES * len(self._timestamps) + INDEX_BYTES
+        items = ITEM_BYTES * len(self._timestamps) + self._words.size
+        return int(self._codes.nbytes) + items + INDEX_BYTES
 
     @property
     def item_count(self) -> int:
@@ -115,6 +127,7 @@ class MemoryIndex:
                 not given by a server, and any other timestamp replaces it.
         """
         coded = [change for change in self._newer(changes, latest) if change.codes is not None]
+        self._words.add({change.id: (change.terms, change.codes) for change in coded})
         if self._append(coded):
             return []
         damaged = [change.id for change in coded if not are_codes(change.codes, self.dims)]
@@ -129,31 +142,51 @@ class MemoryIndex:
                 del self._timestamps[item]
         if 4 * len(self._item_ids) < len(self._codes):
             self._codes = self._codes[: len(self._item_ids)].copy()
+            self._slots = self._slots[: len(self._item_ids)].copy()
+        self._pack_words()
+
+    def statistics(self, hashes: Hashes) -> TermStatistics:
+        """Count the items that have each of some terms."""
+        return self._words.statistics(hashes)
+
+    def holding(self, hashes: Hashes) -> set[str]:
+        """List the ids of the items that may have all of some terms."""
+        rows = self._words.holding(hashes)[self._slots[: len(self._item_ids)]]
+        return {self._item_ids[row] for row in np.flatnonzero(rows)}
 
     def search(
-        self, query: Vector, count: int, restrict_to: Collection[str] | None = None
+        self,
+        query: Vector,
+        count: int,
+        restrict_to: Collection[str] | None = None,
+        words: WordQuery | None = None,
     ) -> list[Candidate]:
-        """List candidates, best first, that contain the `count` best items of all or of some ids.
+        """List candidates, best first, that contain the `count` best items of all or of some ids:
+        by meaning or, with the words of the query, by `fused` scores.
 
         The candidates are few where the codes tell vectors apart. They are all items where the
         codes do not, as in vectors that share one component of hundreds of times the others. Tied
         candidates are in the order of their ids. `mongomem.store.vectors.selection` says how they
         are chosen.
         """
-        codes, item_ids = self._restricted(restrict_to)
+        codes, slots, item_ids = self._restricted(restrict_to)
         if not item_ids or not count:
             return []
         with np.errstate(over="ignore", invalid="ignore"):  # of very long and of damaged vectors
             error_bound = self._error_bound(codes, query)
             scores = self._scores(codes, query)
+        if words is not None:
+            scores = fused(scores, self._words.scores(words)[slots])
+            error_bound = fused_bound(error_bound)
         return select_top(scores, codes["residual"], item_ids, count, error_bound)
 
-    def _restricted(self, ids: Collection[str] | None) -> tuple[Codes, Sequence[str]]:
-        """Return the codes of some ids or of all, and the item of each."""
+    def _restricted(self, ids: Collection[str] | None) -> tuple[Codes, Slots, Sequence[str]]:
+        """Return the codes and the slots of some ids or of all, and the item of each."""
         if ids is None:
-            return self._codes[: len(self._item_ids)], self._item_ids
+            used = len(self._item_ids)
+            return self._codes[:used], self._slots[:used], self._item_ids
         rows = [row for item in ids for row in self._rows.get(item, ())]
-        return self._codes[rows], [self._item_ids[row] for row in rows]
+        return self._codes[rows], self._slots[rows], [self._item_ids[row] for row in rows]
 
     def _newer(self, changes: Iterable[Change], latest: Timestamp) -> Collection[Change]:
         """Keep the timestamps of the changes that are newer than what is here; remove the rows that
@@ -184,18 +217,20 @@ class MemoryIndex:
         codes = decode_codes(parts, self.dims)
         if not can_be_ranked(codes):
             return False
-        self._append_codes(codes)
-        self._append_ids([change.id for change in changes], [len(part) // size for part in parts])
+        ids, counts = [change.id for change in changes], [len(part) // size for part in parts]
+        self._append_codes(codes, np.repeat(self._words.slots(ids), counts).astype(np.int32))
+        self._append_ids(ids, counts)
         return True
 
-    def _append_codes(self, codes: Codes) -> None:
+    def _append_codes(self, codes: Codes, slots: Slots) -> None:
         """Append codes behind the rows in use. The first load is not copied."""
         used = len(self._item_ids)
         if used:
             self._reserve(used + len(codes))
             self._codes[used : used + len(codes)] = codes
+            self._slots[used : used + len(codes)] = slots
         else:
-            self._codes = codes
+            self._codes, self._slots = codes, slots
 
     def _append_ids(self, ids: list[str], counts: list[int]) -> None:
         """Assign the next rows to items, to each as many as it has vectors."""
@@ -218,14 +253,24 @@ class MemoryIndex:
             grown = np.empty(max(rows, len(self._codes) * 3 // 2), dtype=self._codes.dtype)
             grown[: len(self._item_ids)] = self._codes[: len(self._item_ids)]
             self._codes = grown
+            slots = np.full(len(grown), NO_SLOT, dtype=np.int32)
+            slots[: len(self._item_ids)] = self._slots[: len(self._item_ids)]
+            self._slots = slots
+
+    def _pack_words(self) -> None:
+        """Give up the room of terms that were replaced or removed, where it is much."""
+        if (moved := self._words.pack()) is not None:
+            self._slots = moved[self._slots]
 
     def _remove_rows(self, id: str) -> None:
-        """Remove the rows of an item; the last rows move into their places."""
+        """Remove the rows and the terms of an item; the last rows move into their places."""
+        self._words.remove(id)
         for row in sorted(self._rows.pop(id, ()), reverse=True):
             last = len(self._item_ids) - 1
             moved = self._item_ids.pop()
             if row != last:
                 self._codes[row] = self._codes[last]
+                self._slots[row] = self._slots[last]
                 self._item_ids[row] = moved
                 rows = self._rows[moved]
                 rows[rows.index(last)] = row
@@ -247,8 +292,9 @@ class MemoryIndex:
         length = 1.0 if self.metric == "cosine" else float(np.linalg.norm(query))
         longest = math.sqrt(codes["square"].max())
         largest_residual = float(codes["residual"].max())
-        quantization = largest_residual * length * min(1.0, DEVIATIONS / math.sqrt(self.dims))
-        rounding = FLOAT_ERROR * math.sqrt(self.dims) * longest * max(longest, length)
+        root = math.sqrt(max(self.dims, 1))
+        quantization = largest_residual * length * min(1.0, DEVIATIONS / root)
+        rounding = FLOAT_ERROR * root * longest * max(longest, length)
         return (4 if self.metric == "euclidean" else 2) * (quantization + rounding)
 
 

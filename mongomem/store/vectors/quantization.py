@@ -31,12 +31,15 @@ def encode_vector(vector: Vector) -> Binary:
     return binary
 
 
-def decode_vectors(vectors: Sequence[bytes]) -> Vector:
-    """Decode vectors of one size: float32 of shape (n, dims)."""
+def decode_vectors(vectors: Sequence[bytes], dims: int | None = None) -> Vector:
+    """Decode vectors of one size: float32 of shape (n, dims). None: their size tells the
+    dimensions, of which there are some.
+    """
     joined = np.frombuffer(
         b"".join(vector[len(VECTOR_HEADER) :] for vector in vectors), dtype="<f4"
     )
-    return joined.reshape(len(vectors), -1).astype(np.float32, copy=False)
+    shape = len(vectors), -1 if dims is None else dims
+    return joined.reshape(shape).astype(np.float32, copy=False)
 
 
 def is_vector(value: object, dims: int) -> bool:

@@ -1,0 +1,49 @@
+"""Meaning and words as one score.
+
+    score = (max(cosine, 0) + WORDS_WEIGHT * words) / (1 + WORDS_WEIGHT)
+
+Both parts are absolute: the cosine of two vectors, and the share of a query that an item's words
+reach (`mongomem.store.words.bm25`). So a score depends on no other item but by the weights of the
+terms, `min_score` means the same in every namespace, and pages agree. Refused: fusing ranks, which
+finds less, and scaling both parts to the range that they have in a namespace, which finds as much
+and makes the best hit of every query a good one (docs/decisions/hybrid-ranking.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mongomem.store.vectors.quantization import Vector
+from mongomem.store.words.bm25 import WordQuery
+
+WORDS_WEIGHT = 1.5
+
+ROUNDING = 1e-6
+"""How much scores of words differ that are computed in float32 and in float64, at most."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """What items are ranked by.
+
+    Attributes:
+        vector: The query, embedded: float32 of shape (dims,).
+        words: Its words; None: by meaning alone.
+    """
+
+    vector: Vector
+    words: WordQuery | None = None
+
+
+def fused(meaning: Any, words: Any) -> Any:
+    """Fuse cosines with scores of words, numbers or arrays: in [0, 1], or slightly above where a
+    cosine is."""
+    return (np.maximum(meaning, 0) + WORDS_WEIGHT * words) / (1 + WORDS_WEIGHT)
+
+
+def fused_bound(bound: float) -> float:
+    """Bound the error of the difference of two fused scores by that of their cosines."""
+    return bound / (1 + WORDS_WEIGHT) + ROUNDING

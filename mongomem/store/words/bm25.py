@@ -1,0 +1,111 @@
+"""BM25: how well the words of an item answer those of a query.
+
+    weight of a term      log(1 + (N - n + 0.5) / (n + 0.5)): N items, n of them with the term
+    share of an occurrence count / (count + K1 * (1 - B + B * length / average length))
+    score                 sum of weight * share over the terms of the query, over the sum of weights
+
+The score is in [0, 1): it is what an item reaches of a query whose every word it repeats without
+end. Source of the formula: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and
+Beyond", 2009, sections 3.4 and 3.5, with the weight that Lucene uses, which is never negative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+K1, B = 0.6, 0.3
+"""Lower than what is usual for documents (1.2 and 0.75): a memory is a sentence or two. Chosen on
+half of LoCoMo (docs/decisions/hybrid-ranking.md)."""
+
+Hashes: TypeAlias = npt.NDArray[np.uint32]
+Weights: TypeAlias = npt.NDArray[np.float64]
+Places: TypeAlias = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TermStatistics:
+    """What is known of the items that are ranked.
+
+    Attributes:
+        items: How many items have terms.
+        total_length: How many words they have together.
+        frequencies: How many of them have each term that was asked for.
+    """
+
+    items: int
+    total_length: float
+    frequencies: npt.NDArray[np.int64]
+
+    def plus(self, other: TermStatistics) -> TermStatistics:
+        """Add what is known of other items, for the same terms."""
+        return TermStatistics(
+            self.items + other.items,
+            self.total_length + other.total_length,
+            self.frequencies + other.frequencies,
+        )
+
+    def weights(self) -> Weights:
+        """Weight each term by how rare it is."""
+        rare = (self.items - self.frequencies + 0.5) / (self.frequencies + 0.5)
+        weights: Weights = np.log1p(rare)
+        return weights
+
+    def rarity(self) -> Weights:
+        """Return the weights as shares of that of a term which no item has, in (0, 1]."""
+        rarest = np.log1p((self.items + 0.5) / 0.5)
+        shares: Weights = self.weights() / rarest
+        return shares
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordQuery:
+    """The terms of a query and what each of them is worth.
+
+    Attributes:
+        hashes: Distinct terms.
+        weights: Theirs; the sum is one.
+        average_length: How many words an item has.
+    """
+
+    hashes: Hashes
+    weights: Weights
+    average_length: float
+
+    @classmethod
+    def of(cls, hashes: Hashes, statistics: TermStatistics) -> WordQuery:
+        """Weight the terms of a query, one or more, by what is known of the items."""
+        weights = statistics.weights()
+        average = statistics.total_length / statistics.items if statistics.items else 1.0
+        return cls(hashes, weights / weights.sum(), max(average, 1.0))
+
+    def parts(self, terms: Any, counts: Any, lengths: Any) -> Weights:
+        """Score occurrences: by the place of their term in `hashes`, how often the item has it, and
+        how many words the item has.
+        """
+        normal = K1 * (1 - B + B * lengths / self.average_length)
+        parts: Weights = self.weights[terms] * counts / (counts + normal)
+        return parts
+
+
+def find_terms(wanted: Hashes, hashes: Hashes) -> tuple[Places, Places]:
+    """Find the occurrences of terms: their places in `hashes`, and which of the terms each is.
+
+    A few terms are compared one after the other, which is the fastest; many are looked up.
+    """
+    if len(wanted) <= MOST_COMPARED:
+        found = [np.flatnonzero(hashes == one) for one in wanted]
+        terms = np.repeat(np.arange(len(wanted)), [len(places) for places in found])
+        return np.concatenate([np.empty(0, np.intp), *found]), terms
+    order = np.argsort(wanted)
+    nearest = np.searchsorted(wanted, hashes, sorter=order).clip(max=len(wanted) - 1)
+    candidates = order[nearest]
+    places = np.flatnonzero(wanted[candidates] == hashes)
+    return places, candidates[places]
+
+
+MOST_COMPARED = 32
+"""Up to so many terms of a query are compared with all occurrences."""

@@ -1,0 +1,108 @@
+"""A query as words: the terms that are searched for, and the phrases in double quotes that must be
+in a text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mongomem.store.words.analysis import Analyser, Word
+from mongomem.store.words.bm25 import Hashes
+from mongomem.store.words.stored_terms import hash_of
+
+_QUOTED = re.compile(r"[\"“”„]([^\"“”„]*)[\"“”„]")
+_SPACE = re.compile(r"\s+")
+_SPEECH = re.compile(r"[.!?…:;\n]|\A\W*\Z|,\s*\Z")
+
+MOST_PHRASE_WORDS = 5
+"""What is longer, or is punctuated as a sentence is, quotes what somebody said: a message or a
+dialogue is often the query, and asks for no text that repeats it."""
+
+SPACED = 0x0E00
+"""Letters below this code point are of scripts that part words by spaces (Thai begins here)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Phrase:
+    """Words that must stand in a text one after the other.
+
+    Attributes:
+        text: They, folded.
+        hashes: Their terms, which an item with the phrase has.
+    """
+
+    text: str
+    pattern: re.Pattern[str]
+    hashes: Hashes
+
+    def is_in(self, folded: str) -> bool:
+        """Say whether a folded text has the phrase."""
+        return self.pattern.search(folded) is not None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParsedQuery:
+    """A query, analysed.
+
+    Attributes:
+        words: Its words without stop words, in their order.
+        hashes: Their distinct terms.
+        phrases: What is in double quotes.
+    """
+
+    words: Sequence[Word]
+    hashes: Hashes
+    phrases: Sequence[Phrase]
+
+    def places(self) -> list[int]:
+        """Return the place of each word's term in `hashes`."""
+        place = {number: index for index, number in enumerate(self.hashes.tolist())}
+        return [place[hash_of(word.term)] for word in self.words]
+
+    def holds_phrases(self, texts: Iterable[str]) -> bool:
+        """Say whether each phrase stands in one of some texts."""
+        folded = [fold(text) for text in texts]
+        return all(any(phrase.is_in(text) for text in folded) for phrase in self.phrases)
+
+    def phrase_hashes(self) -> Hashes:
+        """Return the distinct terms of all phrases."""
+        hashes = [phrase.hashes for phrase in self.phrases]
+        return np.unique(np.concatenate(hashes)) if hashes else _distinct(())
+
+
+def parse_query(text: str, analyser: Analyser) -> ParsedQuery:
+    """Analyse a query. A quote that none closes, one of nothing, and speech are no phrases."""
+    words = analyser.words(text)
+    phrases = [_phrase(quoted, analyser) for quoted in _QUOTED.findall(text) if _asks(quoted)]
+    return ParsedQuery(words, _distinct(word.term for word in words), phrases)
+
+
+def fold(text: str) -> str:
+    """Fold what a phrase does not tell apart: case, the width of characters, runs of space."""
+    return _SPACE.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+
+
+def _asks(quoted: str) -> bool:
+    """Say whether a quotation asks for what must stand in a text, and is no speech."""
+    return not _SPEECH.search(quoted) and len(quoted.split()) <= MOST_PHRASE_WORDS
+
+
+def _phrase(quoted: str, analyser: Analyser) -> Phrase:
+    text = fold(quoted)
+    before = r"(?<!\w)" if _is_spaced(text[0]) else ""
+    after = r"(?!\w)" if _is_spaced(text[-1]) else ""
+    pattern = re.compile(before + re.escape(text) + after)
+    return Phrase(text, pattern, _distinct(word.term for word in analyser.words(quoted)))
+
+
+def _is_spaced(character: str) -> bool:
+    return ord(character) < SPACED and (character.isalnum() or character == "_")
+
+
+def _distinct(terms: Iterable[str]) -> Hashes:
+    return np.array([*dict.fromkeys(map(hash_of, terms))], dtype=np.uint32)

@@ -76,7 +76,7 @@ def _look_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def index(embed: Any = shifting, **more: Any) -> Any:
-    return {"embed": embed, "dims": DIMS, "fields": ["text"], **more}
+    return {"embed": embed, "dims": DIMS, "rank": "vector", "fields": ["text"], **more}
 
 
 def puts(number: int) -> list[PutOp]:

@@ -45,7 +45,7 @@ def embedder() -> CountingEmbedder:
 async def store(
     request: pytest.FixtureRequest, mongo_uri: str, database_name: str, embedder: CountingEmbedder
 ) -> AsyncIterator[Calls]:
-    index = {"embed": embedder, "dims": DIMS, "fields": ["text"]}
+    index = {"embed": embedder, "dims": DIMS, "rank": "vector", "fields": ["text"]}
     async with store_of(request.param, mongo_uri, database_name, index=index) as calls:
         yield calls
 
@@ -274,7 +274,7 @@ async def test_an_async_embedder_serves_sync_and_async_calls(
         return embed(texts)
 
     async with store_of(
-        kind, mongo_uri, database_name, index={"embed": aembed, "dims": DIMS}
+        kind, mongo_uri, database_name, index={"embed": aembed, "dims": DIMS, "rank": "vector"}
     ) as calls:
         await calls("put", NS, "k", {"text": "hello"})
         assert len(await calls("search", NS, query="hello")) == 1
@@ -422,7 +422,7 @@ def test_gone_items_never_outweigh_those_that_are_there(
         store.batch(puts)
         store.search(NS, query="keep", limit=1)
         store.batch([put._replace(value=None) for put in puts])
-    assert len(store._context().index_cache.get("\x00".join(NS), 8, "cosine").timestamps()) < 2_000
+    assert len(store._context().index_cache._indexes["\x00".join(NS)].timestamps()) < 2_000
 
 
 def test_a_prefix_that_became_small_is_held_again(
@@ -459,7 +459,14 @@ async def test_metrics_share_one_scale(mongo_uri: str, database_name: str, kind:
         "euclidean": [("short", 0.66667), ("other", 0.5), ("long", 0.33333)],
     }
     for metric, order in expected.items():
-        index = {"embed": embed, "dims": 2, "fields": ["t"], "metric": metric, "model": "rows"}
+        index = {
+            "embed": embed,
+            "dims": 2,
+            "rank": "vector",
+            "fields": ["t"],
+            "metric": metric,
+            "model": "rows",
+        }
         async with store_of(
             kind, mongo_uri, database_name, index=index, collection_prefix=f"{metric}_"
         ) as calls:
@@ -529,7 +536,9 @@ async def test_a_configuration_that_nothing_was_made_with_gives_way(
     async with client_of(kind, mongo_uri) as client:
         failing = Calls(
             MongoStore(
-                client, database_name, index={"embed": broken, "dims": 3, "fields": ["text"]}
+                client,
+                database_name,
+                index={"embed": broken, "dims": 3, "rank": "vector", "fields": ["text"]},
             ),
             kind,
         )
@@ -541,7 +550,9 @@ async def test_a_configuration_that_nothing_was_made_with_gives_way(
         assert scored(await working("search", NS, query="fish")) == [("k", 1.0)]
         late = Calls(
             MongoStore(
-                client, database_name, index={"embed": broken, "dims": 3, "fields": ["text"]}
+                client,
+                database_name,
+                index={"embed": broken, "dims": 3, "rank": "vector", "fields": ["text"]},
             ),
             kind,
         )
@@ -558,7 +569,13 @@ def test_the_first_vectors_decide_and_not_the_first_call(
         first.put(NS, "k", {"text": "fish"})
         return [[1.0, 0.0, 0.0]] * len(texts)
 
-    index: Any = {"embed": overtaken, "dims": 3, "fields": ["text"], "model": "slow"}
+    index: Any = {
+        "embed": overtaken,
+        "dims": 3,
+        "rank": "vector",
+        "fields": ["text"],
+        "model": "slow",
+    }
     slow = MongoStore(mongo_client, database_name, index=index)
     with pytest.raises(IndexMismatchError):
         slow.put(NS, "late", {"text": "bird"})
@@ -578,7 +595,7 @@ async def test_another_configuration_is_refused_until_reindex(
         )
         await old("batch", [PutOp(NS, "off", {"text": "mine", "title": "x"}, index=False)])
         embedder = CountingEmbedder(OTHER)
-        index = {"embed": embedder, "dims": OTHER, "fields": ["title"]}
+        index = {"embed": embedder, "dims": OTHER, "rank": "vector", "fields": ["title"]}
         new = store_on(client, kind, database_name, index=index)
         for name, arguments, options in (
             ("search", (NS,), {"query": "title7"}),
@@ -611,7 +628,9 @@ def test_reindex_goes_on_where_it_was_cut_short_and_searches_go_on(
         old.batch([PutOp(NS, f"k{n:03}", {"text": f"number{n}"}) for n in range(250)])
         embedder = CountingEmbedder(OTHER)
         new = MongoStore(
-            client, database_name, index={"embed": embedder, "dims": OTHER, "fields": ["text"]}
+            client,
+            database_name,
+            index={"embed": embedder, "dims": OTHER, "rank": "vector", "fields": ["text"]},
         )
         whole = bag_of_words(OTHER)
 
@@ -639,7 +658,7 @@ def test_reindex_keeps_vectors_whose_text_and_model_are_the_same(
 ) -> None:
     embedder = CountingEmbedder()
     with MongoClient(mongo_uri) as client:
-        index = {"embed": embedder, "dims": DIMS}
+        index = {"embed": embedder, "dims": DIMS, "rank": "vector"}
         MongoStore(client, database_name, index={**index, "fields": ["text"]}).put(
             NS, "k", {"text": "a", "title": "b"}
         )
@@ -667,7 +686,7 @@ async def test_an_integer_too_long_for_a_text_is_embedded(
     embedder = CountingEmbedder()
     value = {"n": 10**5_000, "deep": {"n": -(10**5_000)}, "text": "tea"}
     async with store_of(
-        kind, mongo_uri, database_name, index={"embed": embedder, "dims": DIMS}
+        kind, mongo_uri, database_name, index={"embed": embedder, "dims": DIMS, "rank": "vector"}
     ) as calls:
         await calls("put", NS, "whole", value)
         await calls("put", NS, "part", value, index=["n", "deep.n", "text"])
@@ -693,7 +712,7 @@ async def test_reindex_converts_all_but_what_cannot_be_and_names_it(
             direct[database_name].mongomem_store_items.update_one(
                 {"key": "k150"}, {"$set": {"exact": b"no bson"}}
             )
-        index = {"embed": embedder, "dims": DIMS, "fields": ["text"]}
+        index = {"embed": embedder, "dims": DIMS, "rank": "vector", "fields": ["text"]}
         store = store_on(client, kind, database_name, index=index)
         for texts in (230, 231):  # of the large one once each time, of all others once
             with pytest.raises(ReindexError, match="k100large") as raised:

@@ -50,8 +50,8 @@ class CountingEmbedder:
 
 
 def words(dims: int = DIMS, **index: Any) -> dict[str, Any]:
-    """Make an index configuration over the bag of words."""
-    return {"embed": bag_of_words(dims), "dims": dims, **index}
+    """Make an index configuration over the bag of words, whose scores are cosines."""
+    return {"embed": bag_of_words(dims), "dims": dims, "rank": "vector", **index}
 
 
 @asynccontextmanager

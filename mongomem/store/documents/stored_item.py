@@ -55,7 +55,7 @@ class Score:
     Attributes:
         value: What it is ranked by.
         meaning: The similarity of the closest of its vectors; None where none is compared.
-        words: How much of the query its words reach, in [0, 1); None where they do not count.
+        words: How much of the query its words reach, in [0, 1]; None where they do not count.
     """
 
     value: float

@@ -129,7 +129,7 @@ async def reindex(context: Context, force: bool = False) -> int:
     if claim.is_stored:
         context.setup_state.accept_config(claim.target, context.monotonic())
         await check_model(context, claim.target)
-    if await _finds_other_terms(context, claim):
+    if _finds_other_terms(claim):
         await _remove_terms(context)
     total, last = await _passes(context, claim)
     await _store_config(context, claim)
@@ -139,7 +139,7 @@ async def reindex(context: Context, force: bool = False) -> int:
     return total
 
 
-async def _finds_other_terms(context: Context, claim: Claim) -> bool:
+def _finds_other_terms(claim: Claim) -> bool:
     """Say whether the stored terms are those of another analyser."""
     known = (claim.before or {}).get("analyser")
     return known is not None and claim.target.settings.get("analyser", known) != known

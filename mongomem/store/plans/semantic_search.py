@@ -39,7 +39,7 @@ from mongomem.store.context import Context
 from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.item import BY_CHANGE, ITEM_FIELDS, name_of
 from mongomem.store.documents.ops import Search
-from mongomem.store.documents.scoring import SCORED_FIELDS, TERM_FIELDS, scored_documents
+from mongomem.store.documents.score import SCORED_FIELDS, TERM_FIELDS, scored_documents
 from mongomem.store.documents.stored_item import Score, StoredItem, ids_in, sound_items, texts_in
 from mongomem.store.plans.candidates import Candidates, CandidateSource, candidate_source
 from mongomem.store.plans.index_sync import IndexScope

@@ -1,6 +1,6 @@
-"""Meaning and words as one score.
+"""Meaning and words as one score: the mean of both.
 
-    score = (max(cosine, 0) + WORDS_WEIGHT * words) / (1 + WORDS_WEIGHT)
+    score = (max(cosine, 0) + words) / 2
 
 Both parts are absolute: the cosine of two vectors, and the share of a query that an item's words
 reach (`mongomem.store.words.bm25`). So a score depends on no other item but by the weights of the
@@ -18,8 +18,6 @@ import numpy as np
 
 from mongomem.store.vectors.quantization import Vector
 from mongomem.store.words.bm25 import WordQuery
-
-WORDS_WEIGHT = 1.5
 
 ROUNDING = 1e-6
 """How much scores of words differ that are computed in float32 and in float64, at most."""
@@ -39,11 +37,10 @@ class Ranking:
 
 
 def fused(meaning: Any, words: Any) -> Any:
-    """Fuse cosines with scores of words, numbers or arrays: in [0, 1], or slightly above where a
-    cosine is."""
-    return (np.maximum(meaning, 0) + WORDS_WEIGHT * words) / (1 + WORDS_WEIGHT)
+    """Fuse cosines with scores of words, numbers or arrays."""
+    return (np.maximum(meaning, 0) + words) / 2
 
 
 def fused_bound(bound: float) -> float:
     """Bound the error of the difference of two fused scores by that of their cosines."""
-    return bound / (1 + WORDS_WEIGHT) + ROUNDING
+    return bound / 2 + ROUNDING

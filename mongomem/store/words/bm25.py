@@ -1,12 +1,13 @@
 """BM25: how well the words of an item answer those of a query.
 
-    weight of a term      log(1 + (N - n + 0.5) / (n + 0.5)): N items, n of them with the term
-    share of an occurrence count / (count + K1 * (1 - B + B * length / average length))
-    score                 sum of weight * share over the terms of the query, over the sum of weights
+    weight of a term        log(1 + (N - n + 0.5) / (n + 0.5)): N items, n of them with the term
+    share of an occurrence  count * (K1 + 1) / (count + K1 * (1 - B + B * length / average length))
+    score                   sum of weight * share over the terms of the query, over the sum of
+                            weights; 1 at most
 
-The score is in [0, 1): it is what an item reaches of a query whose every word it repeats without
-end. Source of the formula: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and
-Beyond", 2009, sections 3.4 and 3.5, with the weight that Lucene uses, which is never negative.
+An item of average length with every word of the query once has the score 1. Source of the formula:
+Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, sections 3.4
+and 3.5, with the weight that Lucene uses, which is never negative.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-K1, B = 0.6, 0.3
+K1, B = 0.6, 0.2
 """Lower than what is usual for documents (1.2 and 0.75): a memory is a sentence or two. Chosen on
 half of LoCoMo (docs/decisions/hybrid-ranking.md)."""
 
@@ -87,7 +88,7 @@ class WordQuery:
         how many words the item has.
         """
         normal = K1 * (1 - B + B * lengths / self.average_length)
-        parts: Weights = self.weights[terms] * counts / (counts + normal)
+        parts: Weights = self.weights[terms] * counts * (K1 + 1) / (counts + normal)
         return parts
 
 

@@ -122,7 +122,8 @@ class TermIndex:
         places, terms = find_terms(query.hashes, self._hashes[: self._used])
         owners = self._owners[places]
         parts = query.parts(terms, self._counts[places], self._lengths[owners])
-        return np.bincount(owners, parts, minlength=self._next_slot).astype(np.float32)
+        scores = np.bincount(owners, parts, minlength=self._next_slot)
+        return np.minimum(scores, 1).astype(np.float32)
 
     def holding(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """Say of each slot whether it has all of some terms, or is that of items without terms."""

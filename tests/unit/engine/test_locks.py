@@ -32,7 +32,8 @@ from mongomem.embeddings.openai import _OpenAIClients
 from mongomem.engine.locks import _guarded
 from mongomem.store.vectors.quantization import quantize
 from mongomem.store.vectors.index_cache import IndexCache
-from mongomem.store.vectors.memory_index import Change
+from mongomem.store.vectors.memory_index import Change, MemoryIndex
+from mongomem.store.vectors.fusion import Ranking
 
 warnings.simplefilter("ignore")  # of Python and PyMongo: this is what is tested
 os.environ["OPENAI_API_KEY"] = "none"
@@ -62,7 +63,7 @@ def opened():
 def ranked(cached):
     before = len(cached.index)
     cached.upsert([change])
-    return before, [item for _, item in cached.search(query, 1)]
+    return before, [item for _, item in cached.search(Ranking(query), 1)]
 
 def used():
     memory.store.put(("a",), "k", {"n": 1})

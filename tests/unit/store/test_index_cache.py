@@ -35,31 +35,31 @@ def change(name: str, number: int, rows: Any, metric: Metric = "cosine") -> Chan
 def test_the_indexes_stay_within_their_limit() -> None:
     cache = IndexCache(limit=60_000)
     for name in ("a", "b", "c", "d"):
-        index = cache.get(name, 16, "cosine")
+        index = cache.get(name, lambda: MemoryIndex(16, "cosine"))
         index.upsert(change(f"{name}{n}", n + 1, np.ones(16, np.float32)) for n in range(40))
-        cache.get("a", 16, "cosine")
+        cache.get("a", lambda: MemoryIndex(16, "cosine"))
         cache.evict(name)
         assert cache.size <= 60_000
-    assert len(cache.get("a", 16, "cosine").index) == 40
-    assert len(cache.get("b", 16, "cosine").index) == 0
+    assert len(cache.get("a", lambda: MemoryIndex(16, "cosine")).index) == 40
+    assert len(cache.get("b", lambda: MemoryIndex(16, "cosine")).index) == 0
 
 
 def test_forgetting_a_namespace_forgets_what_is_above_and_below() -> None:
     cache = IndexCache(limit=10**9)
     for path in ("", "u1", "u1\x00a", "u1\x00a\x00b", "u10"):
-        cache.get(path, 2, "cosine").upsert([change("x", 1, [1, 0])])
+        cache.get(path, lambda: MemoryIndex(2, "cosine")).upsert([change("x", 1, [1, 0])])
     cache.invalidate(partial(paths_meet, "u1\x00a"))
     assert [
         path
         for path in ("", "u1", "u1\x00a", "u1\x00a\x00b", "u10")
-        if len(cache.get(path, 2, "cosine").index)
+        if len(cache.get(path, lambda: MemoryIndex(2, "cosine")).index)
     ] == ["u10"]
 
 
 def test_indexes_without_items_count_too() -> None:
     cache = IndexCache(limit=1_000_000)
     for number in range(3_000):
-        cache.get(f"u{number}", 1536, "cosine")
+        cache.get(f"u{number}", lambda: MemoryIndex(1536, "cosine"))
         cache.evict(f"u{number}")
     assert 900_000 < cache.size <= 1_000_000
     assert len(cache._indexes) < 1_000
@@ -77,14 +77,14 @@ def test_an_eviction_measures_one_index_however_many_are_held() -> None:
     cache = IndexCache(limit=10_000)
     for number in range(500):
         cache._indexes[f"u{number}"] = CachedIndex(Counted(2, "cosine"))
-        cache.get(f"u{number}", 2, "cosine")
+        cache.get(f"u{number}", lambda: MemoryIndex(2, "cosine"))
         cache.evict(f"u{number}")
     assert len(asked) <= 2 * 500
     assert cache.size == 500
 
 
 def test_one_caller_at_a_time_loads_an_index() -> None:
-    cached = IndexCache(limit=10**9).get("u1", 2, "cosine")
+    cached = IndexCache(limit=10**9).get("u1", lambda: MemoryIndex(2, "cosine"))
     assert cached.claim_load(100.0)
     assert not cached.claim_load(100.0 + LOAD_SECONDS / 2)
     assert cached.claim_load(100.0 + LOAD_SECONDS)
@@ -93,7 +93,7 @@ def test_one_caller_at_a_time_loads_an_index() -> None:
 
 
 def test_few_changes_are_deferred_a_few_times_in_a_row() -> None:
-    cached = IndexCache(limit=10**9).get("u1", 2, "cosine")
+    cached = IndexCache(limit=10**9).get("u1", lambda: MemoryIndex(2, "cosine"))
     expected = [True] * MAX_DEFERRALS + [False]
     assert [cached.defers(MAX_DEFERRED) for _ in expected * 2] == expected * 2
     assert cached.defers(1)
@@ -102,7 +102,7 @@ def test_few_changes_are_deferred_a_few_times_in_a_row() -> None:
 
 
 def test_a_compaction_is_due_again_once_an_index_has_doubled() -> None:
-    cached = IndexCache(limit=10**9).get("u1", 2, "cosine")
+    cached = IndexCache(limit=10**9).get("u1", lambda: MemoryIndex(2, "cosine"))
     for size, is_due in ((COMPACTED_ITEMS, False), (COMPACTED_ITEMS + 1, True)):
         cached.upsert(change(f"{n}", 1, None) for n in range(size))
         assert cached.needs_compaction is is_due

@@ -67,7 +67,7 @@ def _score(indexing: IndexSettings, meaning: float, words: float) -> Score | Non
     if indexing.analyser is None:
         return Score(meaning, meaning=meaning)
     if indexing.has_vectors:
-        return Score(min(1.0, float(fused(meaning, words))), meaning=meaning, words=words)
+        return Score(float(fused(meaning, words)), meaning=meaning, words=words)
     return Score(words, words=words) if words else None
 
 

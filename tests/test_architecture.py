@@ -62,18 +62,22 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("engine.commands", "engine.effects", "engine.writes"),
     },
     "store.vectors": {"store.vectors", "engine.locks"},
+    "store.words": {"store.words"},
     "store.damage": set(),
     "store.documents": {
         *(
             "store.documents",
             "store.vectors",
+            "store.words",
             "store.damage",
             "embeddings",
             "engine.commands",
             "schema.indexes",
         ),
     },
-    "store.context": {"store.damage", "store.documents", "store.vectors", "engine.clock"},
+    "store.context": {
+        *("store.damage", "store.documents", "store.vectors", "store.words", "engine.clock"),
+    },
     "store.plans": {
         *(
             "store.plans",
@@ -81,6 +85,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "store.damage",
             "store.documents",
             "store.vectors",
+            "store.words",
             "schema",
         ),
         *("engine.commands", "engine.effects", "engine.writes"),
@@ -183,7 +188,9 @@ LAYERED = {
     if name.removeprefix("mongomem.").startswith(BELOW_THE_ENGINE) and name not in ON_LOOPS
 }
 PLANS = sorted(name for name in LAYERED if ".plans." in name and not name.endswith("__init__"))
-PURE = sorted(name for name in LAYERED if {"documents", "serde", "vectors"} & set(name.split(".")))
+PURE = sorted(
+    name for name in LAYERED if {"documents", "serde", "vectors", "words"} & set(name.split("."))
+)
 PACKAGES = sorted(
     path.parent
     for path in (ROOT / "mongomem").rglob("__init__.py")

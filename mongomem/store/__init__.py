@@ -8,11 +8,13 @@
     plans/             one module an operation: control flow that awaits commands
     documents/         items, values, namespaces, filters: pure
     vectors/           quantization, the in-memory index, its watermark: pure
+    words/             the words of texts: pure
 
     put     store -> documents/ops -> plans/batch -> plans/put -> EmbedDocuments -> one BulkWrite
     search  store -> plans/batch -> plans/semantic_search -> plans/candidates -> plans/index_sync
             -> vectors/memory_index -> Find by _id -> score
 
-``store`` imports ``plans``, these ``context`` and ``documents``, these ``vectors``. Start with
+``store`` imports ``plans``, these ``context`` and ``documents``, these ``vectors``
+and ``words``. Start with
 ``documents/__init__.py``, then ``plans/batch.py``.
 """

@@ -1,9 +1,10 @@
-"""Ranking by words. Pure: no document, no command.
+"""The words of texts: what an item is found by beside its embedding. Pure: no document, no command.
 
-analysis      which words a text has, and what each is searched by
-languages     stop words and stems by language
-stored_terms  the terms of an item as bytes of its document
-bm25          what a term is worth, and what an item's terms score
-term_index    the terms of one namespace prefix in memory
-query         the terms of a query, and its phrases in double quotes
+analysis      Analyser, which lists the words of a text; one for each language
+scripts       where a word starts and ends, in which script it is: patterns
+normal_forms  one spelling for what readers take for the same word
+stems         the ending that a word loses: own rules for English, Snowball for others
+languages     stop words: the words that tell nothing
+
+``analysis`` imports the others, these nothing of each other.
 """

@@ -4,7 +4,9 @@
 
 Every store has the same embedder, the local model of 256 dimensions. Recall at k is the share of a
 question's evidence among the first k hits, the mean of all questions. nDCG counts a hit of evidence
-once. Sessions are the share of questions with a hit of the right session among the first ten. Intervals are of 1,000 bootstrap samples of questions, 95 %.
+once. Sessions are the share of questions with a hit of a right session among the first ten.
+Questions of whose evidence no memory tells are left out. Intervals are of 1,000 bootstrap samples
+of questions, 95 %.
 """
 
 from __future__ import annotations

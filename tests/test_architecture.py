@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("checkpoint.documents", "checkpoint.serde", "schema"),
         *("engine.commands", "engine.effects", "engine.writes"),
     },
-    "store.vectors": {"store.vectors", "engine.locks"},
+    "store.vectors": {"store.vectors", "store.words", "engine.locks"},
     "store.words": {"store.words"},
     "store.damage": set(),
     "store.documents": {

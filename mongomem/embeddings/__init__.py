@@ -7,6 +7,8 @@
     a LangChain ``Embeddings``     custom
     a function, sync or async      custom
 
+    no_embedder  what a store has that ranks by words alone
+
     resolve    the choice of an embedder
     embedder   the contract, `Embedder`, and the one place where vectors are checked
     batches    how many texts are sent at once

@@ -42,24 +42,34 @@ class LocalEmbedder(NamedEmbedder):
         found = model.tokenize([text])[0]
         if not words or not found.ids:
             return None
-        starts, ends = np.array(words).T
-        token_starts, token_ends = np.array(found.offsets).T
-        word = np.searchsorted(starts, token_ends, side="left") - 1
-        is_in_word = (word >= 0) & (token_starts < ends[word])
-        token_weights = np.where(is_in_word, np.asarray(weights, dtype=np.float32)[word], 0)
-        tokens, places = np.unique(found.ids, return_inverse=True)
-        totals = np.bincount(places, token_weights).astype(np.float32)
-        total: Vectors = totals @ model.embedding[tokens, : self.dims]
-        length = float(np.linalg.norm(total))
-        return total / np.float32(length) if length else None
+        token_weights = _weights_of_tokens(np.array(found.offsets), np.array(words), weights)
+        return self._direction(model, found.ids, token_weights)
 
     def _mean_of_tokens(self, model: Any, text: str) -> Vectors:
-        # By distinct token, so that memory is bounded by the vocabulary: wordllama's own `embed`
-        # pads every text of a batch to the longest one.
-        tokens, counts = np.unique(model.tokenize([text])[0].ids, return_counts=True)
-        total: Vectors = counts.astype(np.float32) @ model.embedding[tokens, : self.dims]
-        unit: Vectors = total / np.linalg.norm(total)
+        tokens = model.tokenize([text])[0].ids
+        unit: Vectors = self._direction(model, tokens, np.ones(len(tokens)))
         return unit
+
+    def _direction(self, model: Any, tokens: Sequence[int], weights: Any) -> Vectors | None:
+        """Return the direction of the weighted sum of token vectors, where it has one.
+
+        By distinct token, so that memory is bounded by the vocabulary: wordllama's own `embed` pads
+        every text of a batch to the longest one.
+        """
+        distinct, places = np.unique(tokens, return_inverse=True)
+        totals = np.bincount(places, weights).astype(np.float32)
+        total: Vectors = totals @ model.embedding[distinct, : self.dims]
+        length = np.linalg.norm(total)
+        return total / length if length else None
+
+
+def _weights_of_tokens(tokens: Any, words: Any, weights: Sequence[float]) -> Any:
+    """Give each token the weight of the word that it is in, 0 between words; both are given by
+    where they start and end.
+    """
+    word = np.searchsorted(words[:, 0], tokens[:, 1], side="left") - 1
+    is_in_word = (word >= 0) & (tokens[:, 0] < words[word, 1])
+    return np.where(is_in_word, np.asarray(weights)[word], 0)
 
 
 @cache

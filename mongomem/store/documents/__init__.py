@@ -8,6 +8,7 @@ issued here.
     filter        filter operators: how they are checked, and what they mean
     filter_query  the query that narrows by a filter on the server, to a superset
     ttl           times to live and expiry
+    score         how well documents answer a query, as they are now
     index_config  LangGraph's IndexConfig, resolved: which texts are embedded, by what
     ops           LangGraph's operations, checked and grouped
     coverage      which paths have given a text so far
@@ -31,8 +32,10 @@ The schema, version 1. Fields in brackets are left out where they would say noth
     [generation]                how many forced reindexes were before
     [vectors]                   one for each text: path, digest of the text, vector (float32)
     [codes]                     the same as int8 codes, to rank by
+    [terms]                     the words of the texts as hashes and counts, to rank by
     schema_version              1
 
 {prefix}store_settings
-    the index configuration that all writers agree on, and how far the schema has come
+    the index configuration that all writers agree on, `analyser`: what found the terms, and how
+    far the schema has come
 """

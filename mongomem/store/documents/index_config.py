@@ -196,8 +196,7 @@ def resolve_index(index: Any) -> IndexSettings | None:
 
 def _checked_embedder(options: Mapping[str, Any], rank: Rank) -> tuple[Embedder, int]:
     if rank == "words":
-        if given := [name for name in OF_VECTORS if options.get(name) is not None]:
-            raise ConfigurationError(f'rank "words" has no vectors, so index has no {shown(given)}')
+        _refuse_options_of_vectors(options)
         return NoEmbedder(), 0
     if options.get("embed") is None:
         raise ConfigurationError(
@@ -209,6 +208,11 @@ def _checked_embedder(options: Mapping[str, Any], rank: Rank) -> tuple[Embedder,
     if embedder.dims is None:
         raise ConfigurationError('index needs "dims", the number of dimensions of its vectors')
     return embedder, embedder.dims
+
+
+def _refuse_options_of_vectors(options: Mapping[str, Any]) -> None:
+    if given := [name for name in OF_VECTORS if options.get(name) is not None]:
+        raise ConfigurationError(f'rank "words" has no vectors, so index has no {shown(given)}')
 
 
 def _checked_rank(rank: Any, metric: Metric) -> Rank:

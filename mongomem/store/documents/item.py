@@ -209,17 +209,17 @@ def encode_vectors(embedded: ItemVectors | None) -> Document:
     if not embedded.texts:
         return named
     codes = quantize(embedded.vectors, embedded.metric)
-    fields = {
-        **named,
-        "vectors": [
-            {"path": text.path, "digest": digest, "vector": encode_vector(vector)}
-            for (digest, text), vector in zip(embedded.texts.items(), embedded.vectors, strict=True)
-        ],
-        "codes": codes,
-    }
+    fields = {**named, "vectors": _vector_entries(embedded), "codes": codes}
     if embedded.terms is not None and embedded.mark is not None:
         fields["terms"] = encode_terms(embedded.terms, embedded.mark, codes)
     return fields
+
+
+def _vector_entries(embedded: ItemVectors) -> list[Document]:
+    return [
+        {"path": text.path, "digest": digest, "vector": encode_vector(vector)}
+        for (digest, text), vector in zip(embedded.texts.items(), embedded.vectors, strict=True)
+    ]
 
 
 def entries_in(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:

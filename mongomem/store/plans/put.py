@@ -117,9 +117,18 @@ async def embed(
         if digest not in known
     }
     vectors = {**known, **await _new_vectors(context, indexing, new)} if new else known
-    size = sum(len(text.text) for own in texts.values() for text in own)
+    return await _with_terms(indexing, by_digest, vectors)
+
+
+async def _with_terms(
+    indexing: IndexSettings,
+    texts: Mapping[str, Mapping[str, EmbeddedText]],
+    vectors: Mapping[str, Vector],
+) -> dict[str, ItemVectors]:
+    """Find the terms of the texts of each item, off the event loop where the texts are long."""
+    size = sum(len(text.text) for own in texts.values() for text in own.values())
     made: dict[str, ItemVectors] = await Compute(
-        lambda: {item: _item_vectors(indexing, own, vectors) for item, own in by_digest.items()},
+        lambda: {item: _item_vectors(indexing, own, vectors) for item, own in texts.items()},
         size * ANALYSIS_WORK if indexing.analyser else 0,
     )
     return made

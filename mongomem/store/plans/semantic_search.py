@@ -7,8 +7,8 @@ The order of a search, and why:
 1. The source ranks its candidates by approximate scores. It knows codes and no values, so it can
    apply no filter.
 2. The candidates are read by their ids as they are now, filtered and scored by their float32
-   vectors and their terms. Only this decides an answer: a candidate that was deleted, has expired or changed costs
-   a read and nothing else.
+   vectors and their terms. Only this decides an answer: a candidate that was deleted, has expired
+   or changed costs a read and nothing else.
 3. The first `count` candidates are at least as close as any item that is not a candidate. So the
    ranking ends once as many of them as the page needs have a score. Candidates behind them may have
    a score too, but an item that is no candidate may be closer than these.

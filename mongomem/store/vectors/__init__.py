@@ -1,7 +1,8 @@
 """Ranking by embedding: functions and structures over vectors. Pure: no document, no command.
 
 quantization  float32 vectors, their int8 codes, the three similarities
-memory_index  the codes of one namespace prefix, searched: a flat index
+memory_index  the codes and terms of one namespace prefix, searched: a flat index
+fusion        meaning and words as one score
 selection     which rows are candidates, given approximate scores and an error bound
 watermark     from which timestamp on changes have to be read again
 index_cache   an index and its watermark for each prefix, bounded in bytes: the only lock

@@ -1,10 +1,14 @@
-"""The words of texts: what an item is found by beside its embedding. Pure: no document, no command.
+"""Ranking by words: what an item is found by beside its embedding. Pure: no document, no command.
 
 analysis      Analyser, which lists the words of a text; one for each language
 scripts       where a word starts and ends, in which script it is: patterns
 normal_forms  one spelling for what readers take for the same word
 stems         the ending that a word loses: own rules for English, Snowball for others
 languages     stop words: the words that tell nothing
+stored_terms  the terms of an item as bytes of its document
+bm25          what a term is worth, and what the terms of an item score
+term_index    the terms of one namespace prefix in memory
+query         the terms of a query, and its phrases in double quotes
 
-``analysis`` imports the others, these nothing of each other.
+``query`` imports ``analysis``, and ``term_index`` imports ``stored_terms`` and ``bm25``.
 """

@@ -57,6 +57,7 @@ def mark_of(analyser: str) -> bytes:
 
 
 def hash_of(term: str) -> int:
+    """Return the number that a term is stored and compared as."""
     return crc32(term.encode(errors="surrogatepass"))
 
 

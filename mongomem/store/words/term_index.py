@@ -15,15 +15,46 @@ import numpy as np
 import numpy.typing as npt
 
 from mongomem.store.words.bm25 import Hashes, TermStatistics, WordQuery, find_terms
-from mongomem.store.words.stored_terms import are_terms, decode_terms
+from mongomem.store.words.stored_terms import DecodedTerms, are_terms, decode_terms
 
 NO_SLOT = 0
+
+REMOVED = -1.0
+"""The length of an item that was removed."""
+
 SLOT_BYTES = 160
 """About what is kept for an item with terms, beside them."""
 
-TERM_BYTES = 9
+FEW_REMOVED = 1_000
+"""So many removed items are never packed."""
 
 Slots = npt.NDArray[np.int32]
+Array = npt.NDArray[Any]
+
+
+@dataclass(slots=True)
+class Growing:
+    """An array that is appended to; its room grows by half."""
+
+    room: Array
+    used: int = 0
+
+    @property
+    def values(self) -> Array:
+        return self.room[: self.used]
+
+    def append(self, values: Array) -> None:
+        wanted = self.used + len(values)
+        if wanted > len(self.room):
+            grown = np.empty(max(wanted, self.used * 3 // 2), dtype=self.room.dtype)
+            grown[: self.used] = self.values
+            self.room = grown
+        self.room[self.used : wanted] = values
+        self.used = wanted
+
+
+def _growing(first: Sequence[float], dtype: Any) -> Growing:
+    return Growing(np.array(first, dtype=dtype), len(first))
 
 
 @dataclass(slots=True)
@@ -35,23 +66,17 @@ class TermIndex:
     """
 
     mark: bytes | None
-    _hashes: Hashes = field(init=False)
-    _counts: npt.NDArray[np.uint8] = field(init=False)
-    _owners: Slots = field(init=False)
-    _lengths: npt.NDArray[np.float32] = field(init=False)
+    _hashes: Growing = field(default_factory=lambda: _growing((), np.uint32))
+    _counts: Growing = field(default_factory=lambda: _growing((), np.uint8))
+    _owners: Growing = field(default_factory=lambda: _growing((), np.int32))
+    _lengths: Growing = field(default_factory=lambda: _growing((0,), np.float32))
     _slots: dict[str, int] = field(default_factory=dict)
-    _used: int = 0
-    _next_slot: int = 1
-    _dead: int = 0
-
-    def __post_init__(self) -> None:
-        self._hashes, self._counts = np.empty(0, np.uint32), np.empty(0, np.uint8)
-        self._owners, self._lengths = np.empty(0, np.int32), np.zeros(1, np.float32)
 
     @property
     def size(self) -> int:
         """Bytes held, about."""
-        return TERM_BYTES * len(self._hashes) + SLOT_BYTES * len(self._slots)
+        arrays = (self._hashes, self._counts, self._owners)
+        return sum(array.room.nbytes for array in arrays) + SLOT_BYTES * len(self._slots)
 
     def slots(self, ids: Sequence[str]) -> list[int]:
         """Return the slots of items."""
@@ -59,93 +84,73 @@ class TermIndex:
         return [find(item, NO_SLOT) for item in ids]
 
     def add(self, stored: Mapping[str, tuple[Any, Any]]) -> None:
-        """Add items that are not here, given as their stored terms and codes."""
-        if self.mark is None:
-            return
+        """Add items that are not here, given as their stored terms and codes. Terms that are
+        damaged, or of another analyser or another text, are left out.
+        """
         sound = {
-            item: terms
-            for item, (terms, codes) in stored.items()
-            if terms is not None and are_terms(terms, self.mark, codes)
+            item: terms for item, (terms, codes) in stored.items() if self._is_ours(terms, codes)
         }
-        if not sound:
-            return
-        terms = decode_terms([*sound.values()])
-        first = self._next_slot
-        self._slots.update(zip(sound, range(first, first + len(sound)), strict=True))
-        self._next_slot += len(sound)
-        owners = np.repeat(np.arange(first, self._next_slot, dtype=np.int32), terms.sizes)
-        self._reserve(len(owners), self._next_slot)
-        place = slice(self._used, self._used + len(owners))
-        self._hashes[place], self._counts[place] = terms.hashes, terms.counts
-        self._owners[place] = owners
-        self._lengths[first : self._next_slot] = terms.lengths()
-        self._used += len(owners)
+        if sound:
+            self._append([*sound], decode_terms([*sound.values()]))
 
     def remove(self, id: str) -> None:
         """Remove an item, if it is here."""
         slot = self._slots.pop(id, NO_SLOT)
         if slot != NO_SLOT:
-            self._lengths[slot] = -1
-            self._dead += 1
+            self._lengths.values[slot] = REMOVED
 
     def pack(self) -> Slots | None:
         """Give up the room of removed items where they are more than the others; return the new
         slot of each old one, or None where nothing changed.
         """
-        if self._dead <= len(self._slots) + 1000:
+        if self._lengths.used - 1 <= 2 * len(self._slots) + FEW_REMOVED:
             return None
-        old = np.fromiter(self._slots.values(), np.int64, len(self._slots))
-        moved = np.zeros(self._next_slot, np.int32)
-        moved[old] = np.arange(1, len(old) + 1)
-        owners = moved[self._owners[: self._used]]
-        kept = np.flatnonzero(owners)
-        self._hashes, self._counts = (
-            self._hashes[: self._used][kept],
-            self._counts[: self._used][kept],
-        )
-        self._owners, self._used = owners[kept], len(kept)
-        self._lengths = np.concatenate([self._lengths[:1], self._lengths[old]])
-        self._slots = dict(zip(self._slots, range(1, len(old) + 1), strict=True))
-        self._next_slot, self._dead = len(old) + 1, 0
+        old = [NO_SLOT, *self._slots.values()]
+        moved = np.full(self._lengths.used, NO_SLOT, dtype=np.int32)
+        moved[old] = np.arange(len(old))
+        self._keep(np.flatnonzero(moved[self._owners.values]), moved)
+        self._lengths = Growing(self._lengths.values[old], len(old))
+        self._slots = {item: int(moved[slot]) for item, slot in self._slots.items()}
         return moved
 
     def statistics(self, hashes: Hashes) -> TermStatistics:
         """Count the items that have each of some terms."""
-        places, terms = find_terms(hashes, self._hashes[: self._used])
-        alive = self._lengths[self._owners[places]] >= 0
-        frequencies = np.bincount(terms[alive], minlength=len(hashes))
-        lengths = self._lengths[1 : self._next_slot]
-        return TermStatistics(len(self._slots), float(lengths[lengths > 0].sum()), frequencies)
+        places, terms = find_terms(hashes, self._hashes.values)
+        is_here = self._lengths.values[self._owners.values[places]] != REMOVED
+        frequencies = np.bincount(terms[is_here], minlength=len(hashes))
+        total = float(self._lengths.values.clip(min=0).sum(dtype=np.float64))
+        return TermStatistics(len(self._slots), total, frequencies)
 
     def scores(self, query: WordQuery) -> npt.NDArray[np.float32]:
         """Score all slots: float32 of shape (slots,)."""
-        places, terms = find_terms(query.hashes, self._hashes[: self._used])
-        owners = self._owners[places]
-        parts = query.parts(terms, self._counts[places], self._lengths[owners])
-        scores = np.bincount(owners, parts, minlength=self._next_slot)
+        places, terms = find_terms(query.hashes, self._hashes.values)
+        owners = self._owners.values[places]
+        parts = query.parts(terms, self._counts.values[places], self._lengths.values[owners])
+        scores = np.bincount(owners, parts, minlength=self._lengths.used)
         return np.minimum(scores, 1).astype(np.float32)
 
     def holding(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """Say of each slot whether it has all of some terms, or is that of items without terms."""
-        places, _ = find_terms(hashes, self._hashes[: self._used])
-        counts = np.bincount(self._owners[places], minlength=self._next_slot)
+        places, _ = find_terms(hashes, self._hashes.values)
+        counts = np.bincount(self._owners.values[places], minlength=self._lengths.used)
         found: npt.NDArray[np.bool_] = counts == len(hashes)
         found[NO_SLOT] = True
         return found
 
-    def _reserve(self, terms: int, slots: int) -> None:
-        """Make room for more terms, and for slots up to a number."""
-        wanted = self._used + terms
-        if wanted > len(self._hashes):
-            room = max(wanted, len(self._hashes) * 3 // 2) if self._used else wanted
-            self._hashes = _grown(self._hashes, room)
-            self._counts = _grown(self._counts, room)
-            self._owners = _grown(self._owners, room)
-        if slots > len(self._lengths):
-            self._lengths = _grown(self._lengths, max(slots, len(self._lengths) * 3 // 2))
+    def _is_ours(self, terms: Any, codes: Any) -> bool:
+        return self.mark is not None and are_terms(terms, self.mark, codes)
 
+    def _append(self, ids: Sequence[str], terms: DecodedTerms) -> None:
+        first = self._lengths.used
+        slots = np.arange(first, first + len(ids), dtype=np.int32)
+        self._slots.update(zip(ids, slots.tolist(), strict=True))
+        self._hashes.append(terms.hashes)
+        self._counts.append(terms.counts)
+        self._owners.append(np.repeat(slots, terms.sizes))
+        self._lengths.append(terms.lengths())
 
-def _grown(array: Any, size: int) -> Any:
-    grown = np.empty(size, dtype=array.dtype)
-    grown[: len(array)] = array
-    return grown
+    def _keep(self, places: Array, moved: Slots) -> None:
+        """Keep some occurrences, of slots that have moved."""
+        for array in (self._hashes, self._counts, self._owners):
+            array.room, array.used = array.values[places], len(places)
+        self._owners.room = moved[self._owners.room]

@@ -48,8 +48,12 @@ cache, indexes = BoundedCache(10_000, len), IndexCache(10**9)
 cache.put("a", b"1")
 query = numpy.array([1.0, 0.0], dtype=numpy.float32)
 change = Change("a", Timestamp(1, 1), quantize(query[None], "cosine"))
-indexes.get("ada", 2, "cosine").upsert([change])
-lone = indexes.get("bob", 2, "cosine")
+
+def empty():
+    return MemoryIndex(2, "cosine")
+
+indexes.get("ada", empty).upsert([change])
+lone = indexes.get("bob", empty)
 lone.upsert([change])
 memory, client = MongoMemory(mongomock.MongoClient()), Client()
 opening = MongoMemory.from_conn_string("mongodb://127.0.0.1:1", open_timeout=None)
@@ -72,7 +76,7 @@ def used():
 
 USES = {
     "bounded": lambda: (cache.get("a"), cache.put("b", b"2"), cache.get("b")),
-    "indexes": lambda: ranked(indexes.get("ada", 2, "cosine")),
+    "indexes": lambda: ranked(indexes.get("ada", empty)),
     "index": lambda: ranked(lone),
     "opening": opened,
     "background": lambda: embedder.embed_query("a").tolist(),

@@ -45,10 +45,9 @@ class LocalEmbedder(NamedEmbedder):
         token_weights = _weights_of_tokens(np.array(found.offsets), np.array(words), weights)
         return self._direction(model, found.ids, token_weights)
 
-    def _mean_of_tokens(self, model: Any, text: str) -> Vectors:
+    def _mean_of_tokens(self, model: Any, text: str) -> Vectors | None:
         tokens = model.tokenize([text])[0].ids
-        unit: Vectors = self._direction(model, tokens, np.ones(len(tokens)))
-        return unit
+        return self._direction(model, tokens, np.ones(len(tokens)))
 
     def _direction(self, model: Any, tokens: Sequence[int], weights: Any) -> Vectors | None:
         """Return the direction of the weighted sum of token vectors, where it has one.

@@ -133,9 +133,17 @@ def similarities(vectors: Vector, query: Vector, metric: Metric) -> Floats:
 def _cosine(vectors: Floats, query: Floats) -> Floats:
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
     scores: Floats = np.divide(
-        vectors @ query, lengths, out=np.zeros(len(vectors)), where=lengths > 0
+        _dot(vectors, query), lengths, out=np.zeros(len(vectors)), where=lengths > 0
     )
     return scores
+
+
+def _dot(vectors: Floats, query: Floats) -> Floats:
+    """Multiply each row with a query in the same way wherever it stands, so that equal rows are
+    equal. BLAS adds the numbers of the last rows of a matrix in another order.
+    """
+    products: Floats = np.einsum("ij,j->i", vectors, query)
+    return products
 
 
 def _euclidean(vectors: Floats, query: Floats) -> Floats:
@@ -145,6 +153,6 @@ def _euclidean(vectors: Floats, query: Floats) -> Floats:
 
 _EXACT: dict[Metric, Callable[[Floats, Floats], Floats]] = {
     "cosine": _cosine,
-    "dot": lambda vectors, query: vectors @ query,
+    "dot": _dot,
     "euclidean": _euclidean,
 }

@@ -28,6 +28,9 @@ HEADER_BYTES, TERM_BYTES = 4, 5
 MOST_COUNTED = 255
 NO_CODES = bytes(2)
 
+LOOKED_AT = 256
+"""Bytes of the codes that their mark is made from."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecodedTerms:
@@ -101,7 +104,7 @@ def decode_terms(values: Sequence[bytes]) -> DecodedTerms:
 
 
 def _mark_of_codes(codes: Any) -> bytes:
-    """Return two bytes of the quantization error of the first code, which differs from text to
-    text.
-    """
-    return codes[4:6] if type(codes) is bytes and codes else NO_CODES
+    """Return two bytes that differ from text to text, but for one in 65,536."""
+    if type(codes) is not bytes:
+        return NO_CODES
+    return (crc32(codes[:LOOKED_AT]) & 0xFFFF).to_bytes(2, "little")

@@ -72,3 +72,16 @@ def test_cosine_is_that_of_in_memory_store(rows: list[Any], query: Any) -> None:
 def test_scores_by_example(metric: Metric, expected: list[float]) -> None:
     rows = np.array([[2, 0], [0, 2], [-1, 0], [0, 0]], dtype=np.float32)
     assert similarities(rows, np.array([2, 0], dtype=np.float32), metric) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dims", [3, 256, 512, 1536])
+def test_equal_vectors_have_equal_scores_wherever_they_stand(metric: Metric, dims: int) -> None:
+    source = np.random.default_rng(1)
+    query, row = source.normal(size=(2, dims)).astype(np.float32)
+    scores = {
+        score
+        for count in (1, 2, 3, 7, 33, 70)
+        for score in similarities(np.tile(row, (count, 1)), query, metric).tolist()
+    }
+    assert len(scores) == 1

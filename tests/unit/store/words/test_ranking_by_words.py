@@ -139,8 +139,8 @@ def test_an_item_without_a_word_has_terms() -> None:
 
 def test_a_sentence_of_140_characters_takes_90_bytes_at_most() -> None:
     text = (
-        "Caroline: I took my kids to the beach last weekend, and we had such a good time there that "
-        "they asked me at breakfast when we would go again!"
+        "Caroline: I took my kids to the beach last weekend, and we had such a good time there "
+        "that they asked me at breakfast when we would go again!"
     )
     assert 138 <= len(text) <= 142
     terms = encode_terms([word.term for word in ANALYSER.words(text)], MARK, CODES)

@@ -287,15 +287,22 @@ class MemoryIndex:
 
         The quantization error of a vector has a random direction, so its product with a query is
         about normal. Its standard deviation is the product of both lengths over the root of the
-        dimensions; its limit is the product of both lengths.
+        dimensions that the query uses; its limit is the product of both lengths.
         """
         length = 1.0 if self.metric == "cosine" else float(np.linalg.norm(query))
         longest = math.sqrt(codes["square"].max())
         largest_residual = float(codes["residual"].max())
-        root = math.sqrt(max(self.dims, 1))
-        quantization = largest_residual * length * min(1.0, DEVIATIONS / root)
-        rounding = FLOAT_ERROR * root * longest * max(longest, length)
+        quantization = largest_residual * length * min(1.0, DEVIATIONS / _root_of_used(query))
+        rounding = FLOAT_ERROR * math.sqrt(self.dims) * longest * max(longest, length)
         return (4 if self.metric == "euclidean" else 2) * (quantization + rounding)
+
+
+def _root_of_used(query: Vector) -> float:
+    """Return the root of how many dimensions a query uses: all of a normal one, of a sparse one
+    half as many again as are not zero.
+    """
+    length = float(np.linalg.norm(query))
+    return math.sqrt(math.pi / 2) * float(np.abs(query).sum()) / length if length else 1.0
 
 
 def _products(codes: Codes, query: Vector) -> Vector:

@@ -16,9 +16,9 @@ from langchain_core.messages import AnyMessage
 from langgraph.store.base import SearchItem
 from openai import OpenAI
 
-SURE, LIKELY = 0.25, 0.14
-"""Cosine similarities of the local embedder from which the rules quote a memory, and from which
-they guess it."""
+SURE, LIKELY = 0.15, 0.08
+"""Scores of the local embedder from which the rules quote a memory, and from which they guess it.
+Half of a score is meaning, half of it words that both have."""
 
 LONGEST_FACT = 300
 MOST_FACTS = 10

@@ -29,6 +29,7 @@ from mongomem.errors import (
 )
 from mongomem.local_server.server import LocalServer, local_uri
 from mongomem.memory import MongoMemory
+from mongomem.store.documents.stored_item import ExplainedItem
 from mongomem.store.plans.get_vectors import ItemVectors
 from mongomem.store.store import MongoStore
 from mongomem.transfer.users import Imported
@@ -45,6 +46,7 @@ __all__ = [
     "CorruptDataError",
     "DimensionMismatchError",
     "Erased",
+    "ExplainedItem",
     "Imported",
     "IndexMismatchError",
     "InvalidInputError",

@@ -18,12 +18,14 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
 from pymongo import MongoClient
 
+from support.databases import drop, fast_directory
 from support.openai_server import OpenAIServer
 
 if sys.version_info < (3, 11):
@@ -32,7 +34,7 @@ if sys.version_info < (3, 11):
 
 
 @pytest.fixture(scope="session")
-def mongo_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def mongo_uri() -> Iterator[str]:
     """The server of the suite: the one MONGODB_URI names, or a real mongod that starts and ends
     with the session.
     """
@@ -41,7 +43,10 @@ def mongo_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         return
     from mongomem.local_server.server import LocalServer
 
-    with LocalServer(data_dir=tmp_path_factory.mktemp("mongod")) as server:
+    with (
+        tempfile.TemporaryDirectory(dir=fast_directory(), prefix="mongomem-tests-") as data,
+        LocalServer(data) as server,
+    ):
         yield server.uri
 
 
@@ -73,7 +78,7 @@ def shared_database(mongo_client: MongoClient) -> Iterator[str]:
     """One database for a module: to make and drop one takes longer than most tests."""
     name = f"test_{uuid4().hex}"
     yield name
-    mongo_client.drop_database(name)
+    drop(mongo_client, name)
 
 
 @pytest.fixture
@@ -89,7 +94,7 @@ def database_name(request: pytest.FixtureRequest, mongo_client: MongoClient) -> 
         return
     name = f"test_{uuid4().hex}"
     yield name
-    mongo_client.drop_database(name)
+    drop(mongo_client, name)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -31,6 +32,25 @@ from support.openai_server import OpenAIServer
 if sys.version_info < (3, 11):
     # deepagents, and the saver that a notebook compares with, are for Python 3.11 and newer
     collect_ignore = ["acceptance/test_clients_deepagents.py", "acceptance/test_notebooks.py"]
+
+
+LONGEST = (
+    *("checkpoint/test_damage.py", "store/test_damage.py", "acceptance/test_chatbot.py"),
+    *("local_server/test_authentication.py", "local_server/test_server.py"),
+    *("checkpoint/test_integrity.py", "store/test_hostile_arguments.py"),
+    *("acceptance/test_docs.py", "acceptance/test_notebooks.py", "acceptance/test_web_chat.py"),
+    *("acceptance/test_web_chat_browser.py", "checkpoint/test_crashes.py"),
+    *("checkpoint/test_interleavings.py", "checkpoint/test_values.py", "engine/test_loops.py"),
+    *("acceptance/test_failover.py", "acceptance/test_tenants.py"),
+)
+"""The files that take longest, which begin: workers that take file after file then end together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of the longest files first, and leave the others in their order."""
+    tests = Path(__file__).parent
+    places = {tests / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import Any
 
 from pymongo import MongoClient
 
-MEMORY = Path("/dev/shm")  # noqa: S108 (a directory of its own is made there)
+MEMORY = Path("/dev/shm")
 ROOM = 2 * 2**30
 
 

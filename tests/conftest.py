@@ -35,13 +35,25 @@ if sys.version_info < (3, 11):
 
 
 LONGEST = (
-    *("checkpoint/test_damage.py", "store/test_damage.py", "acceptance/test_chatbot.py"),
-    *("local_server/test_authentication.py", "local_server/test_server.py"),
-    *("checkpoint/test_integrity.py", "store/test_hostile_arguments.py"),
-    *("acceptance/test_docs.py", "acceptance/test_notebooks.py", "acceptance/test_web_chat.py"),
-    *("acceptance/test_web_chat_browser.py", "checkpoint/test_crashes.py"),
-    *("checkpoint/test_interleavings.py", "checkpoint/test_values.py", "engine/test_loops.py"),
-    *("acceptance/test_failover.py", "acceptance/test_tenants.py"),
+    "checkpoint/test_damage.py",
+    "store/test_damage.py",
+    "acceptance/test_support_bot.py",
+    "local_server/test_authentication.py",
+    "local_server/test_server.py",
+    "store/test_against_memory_store.py",
+    "acceptance/test_chatbot.py",
+    "checkpoint/test_integrity.py",
+    "store/test_hostile_arguments.py",
+    "acceptance/test_docs.py",
+    "acceptance/test_notebooks.py",
+    "acceptance/test_web_chat_browser.py",
+    "checkpoint/test_crashes.py",
+    "checkpoint/test_interleavings.py",
+    "checkpoint/test_subgraph_histories.py",
+    "checkpoint/test_values.py",
+    "engine/test_loops.py",
+    "acceptance/test_failover.py",
+    "acceptance/test_tenants.py",
 )
 """The files that take longest, which begin: workers that take file after file then end together."""
 

@@ -13,8 +13,8 @@ ROOM = 2 * 2**30
 
 
 def fast_directory() -> Path | None:
-    """Name a directory that is in memory, if there is one with room: half of the time of a test
-    with a new database goes into the files of its indexes, where they are on a disk.
+    """Name a directory that is in memory, if there is one with room: a test with a new database
+    waits above all for the files of its indexes, where they are on a disk.
     """
     try:
         return MEMORY if shutil.disk_usage(MEMORY).free >= ROOM else None

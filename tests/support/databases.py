@@ -9,7 +9,8 @@ from typing import Any
 from pymongo import MongoClient
 
 MEMORY = Path("/dev/shm")
-ROOM = 2 * 2**30
+ROOM = 4 * 2**30
+"""Two workers take about half of it at most; a machine that offers it has twice as much memory."""
 
 
 def fast_directory() -> Path | None:

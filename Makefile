@@ -38,7 +38,7 @@ web: .venv/web
 	@$(BIN)/python examples/web_chat.py
 
 test: .venv/dev
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/dev
 	$(BIN)/ruff check .

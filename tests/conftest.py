@@ -18,12 +18,15 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from pymongo import MongoClient
 
+from support.databases import drop, fast_directory
 from support.openai_server import OpenAIServer
 
 if sys.version_info < (3, 11):
@@ -31,8 +34,39 @@ if sys.version_info < (3, 11):
     collect_ignore = ["acceptance/test_clients_deepagents.py", "acceptance/test_notebooks.py"]
 
 
+LONGEST = (
+    "checkpoint/test_damage.py",
+    "store/test_damage.py",
+    "acceptance/test_support_bot.py",
+    "local_server/test_authentication.py",
+    "local_server/test_server.py",
+    "store/test_against_memory_store.py",
+    "acceptance/test_chatbot.py",
+    "checkpoint/test_integrity.py",
+    "store/test_hostile_arguments.py",
+    "acceptance/test_docs.py",
+    "acceptance/test_notebooks.py",
+    "acceptance/test_web_chat_browser.py",
+    "checkpoint/test_crashes.py",
+    "checkpoint/test_interleavings.py",
+    "checkpoint/test_subgraph_histories.py",
+    "checkpoint/test_values.py",
+    "engine/test_loops.py",
+    "acceptance/test_failover.py",
+    "acceptance/test_tenants.py",
+)
+"""The files that take longest, which begin: workers that take file after file then end together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of the longest files first, and leave the others in their order."""
+    tests = Path(__file__).parent
+    places = {tests / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
+
+
 @pytest.fixture(scope="session")
-def mongo_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def mongo_uri() -> Iterator[str]:
     """The server of the suite: the one MONGODB_URI names, or a real mongod that starts and ends
     with the session.
     """
@@ -41,7 +75,10 @@ def mongo_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         return
     from mongomem.local_server.server import LocalServer
 
-    with LocalServer(data_dir=tmp_path_factory.mktemp("mongod")) as server:
+    with (
+        tempfile.TemporaryDirectory(dir=fast_directory(), prefix="mongomem-tests-") as data,
+        LocalServer(data) as server,
+    ):
         yield server.uri
 
 
@@ -73,7 +110,7 @@ def shared_database(mongo_client: MongoClient) -> Iterator[str]:
     """One database for a module: to make and drop one takes longer than most tests."""
     name = f"test_{uuid4().hex}"
     yield name
-    mongo_client.drop_database(name)
+    drop(mongo_client, name)
 
 
 @pytest.fixture
@@ -89,7 +126,7 @@ def database_name(request: pytest.FixtureRequest, mongo_client: MongoClient) -> 
         return
     name = f"test_{uuid4().hex}"
     yield name
-    mongo_client.drop_database(name)
+    drop(mongo_client, name)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from mongomem.engine.commands import BulkWrite, CreateIndexes, DatabaseCommand, 
 from mongomem.engine.writes import SentOnce
 from mongomem.local_server.mongod import find_mongod
 from mongomem.testing import RecordingRunner
+from support.databases import drop
 from support.graphs import Steps
 from support.savers import Calls, client_of
 from support.stores import words
@@ -94,7 +95,7 @@ def administrator(guarded_server: str) -> Iterator[MongoClient]:
 def database(administrator: MongoClient) -> Iterator[str]:
     name = f"test_{uuid4().hex}"
     yield name
-    administrator.drop_database(name)
+    drop(administrator, name)
     administrator[name].command("dropAllUsersFromDatabase")
     administrator[name].command("dropAllRolesFromDatabase")
 

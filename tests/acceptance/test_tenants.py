@@ -25,6 +25,7 @@ from pymongo import MongoClient
 from mongomem import MongoMemory, ThreadNotFoundError, user_namespace
 from mongomem.checkpoint.plans import delete
 from mongomem.engine.runners import Runners
+from support.databases import drop
 from support.stepping import Split
 
 GRACE = timedelta(hours=1)
@@ -70,7 +71,7 @@ class TenantMachine(RuleBasedStateMachine):
         )
 
     def teardown(self) -> None:
-        self.clients[0].drop_database(self.name)
+        drop(self.clients[0], self.name)
 
     def thread_of(self, text: str, shared: int | None) -> str:
         return f"{text}'s" if shared is None else SHARED[shared]

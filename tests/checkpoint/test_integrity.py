@@ -21,6 +21,8 @@ from mongomem.checkpoint.serde.serializer import MARK, ValueSerializer
 from support.graphs import Steps
 from support.savers import KINDS, Calls, client_of
 
+pytestmark = pytest.mark.shares_database
+
 CHECKPOINTS, WRITES = "mongomem_checkpoints", "mongomem_checkpoint_writes"
 
 CONTENT = ("data", "packed", "sealed", "cipher", "digest")
@@ -52,19 +54,29 @@ class World:
             steps = Steps(calls, thread_id)
             configs = [
                 await steps.put(
-                    long=source.randbytes(180_000), blob=b"secret", text=f"of {thread_id}"
+                    long=source.randbytes(90_000), blob=b"secret", text=f"of {thread_id}"
                 )
             ]
             for number in range(2):
-                configs.append(await steps.put(long=source.randbytes(180_000), number=number))
+                configs.append(await steps.put(long=source.randbytes(90_000), number=number))
             for config in configs:
                 writes = [
                     ("text", f"written by {thread_id}"),
                     ("blob", b"raw"),
-                    ("long", source.randbytes(180_000)),
+                    ("long", source.randbytes(90_000)),
                 ]
                 await calls("put_writes", config, writes, "task")
             self.configs[thread_id] = configs
+        return self
+
+    def documents(self) -> dict[str, list[dict[str, Any]]]:
+        return {name: list(self.database[name].find()) for name in (CHECKPOINTS, WRITES)}
+
+    def fill_like(self, filled: World, documents: dict[str, list[dict[str, Any]]]) -> World:
+        """Store what another world stored, as long as nobody had changed it."""
+        self.configs = filled.configs
+        for name, stored in documents.items():
+            self.database[name].insert_many(stored)
         return self
 
     async def read(self, thread_id: str = "t", number: int = 2, **options: Any) -> Any:
@@ -140,6 +152,12 @@ def options(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {} if request.param == "plain" else {"serde": encrypting()}
 
 
+@pytest.fixture(scope="module")
+def filled() -> dict[Any, tuple[World, dict[str, Any]]]:
+    """The first world of each kind, and its documents: a saver stores them once."""
+    return {}
+
+
 @pytest.fixture
 async def world(
     mongo_uri: str,
@@ -147,10 +165,18 @@ async def world(
     database_name: str,
     kind: str,
     options: dict[str, Any],
+    filled: dict[Any, tuple[World, dict[str, Any]]],
 ) -> AsyncIterator[World]:
     async with client_of(kind, mongo_uri) as client:
         looker = client if kind == "mongomock" else mongo_client
-        yield await World(client, kind, looker[database_name], **options).fill()
+        world = World(client, kind, looker[database_name], **options)
+        place = kind, "encrypted" if options else "plain"
+        if place not in filled:
+            await world.fill()
+            filled[place] = world, world.documents()
+        else:
+            world.fill_like(*filled[place])
+        yield world
 
 
 def flip_chunk(world: World, level: int) -> None:

@@ -481,5 +481,6 @@ async def test_the_same_calls_give_the_same_as_in_memory(ours: Calls, serializer
         both = Both(ours, memory, name)
         await store_everywhere(both, value)
         await put_back(both)
+        await both.call("delete", "delete_thread", name)  # mongomock copies all there is to read
         different += both.different
     assert different == []

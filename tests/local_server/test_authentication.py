@@ -300,6 +300,8 @@ def mongod(data: Path, port: int, *options: str) -> subprocess.Popen[bytes]:
         "128",
         "--wiredTigerCacheSizeGB",
         "0.25",
+        "--setParameter",
+        "shutdownTimeoutMillisForSignaledShutdown=0",
     ]
     process = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL)
     with stranger(port, serverSelectionTimeoutMS=60_000) as client:
@@ -314,9 +316,12 @@ def test_data_of_a_server_without_passwords_go_on(
     ports = free_ports[:members]
     nodes = [mongod(tmp_path / f"node{index}" / "data", port) for index, port in enumerate(ports)]
     hosts = [{"_id": index, "host": f"127.0.0.1:{port}"} for index, port in enumerate(ports)]
+    settings = {"electionTimeoutMillis": 1000, "heartbeatIntervalMillis": 500}  # as it had them
     try:
         with stranger(ports[0]) as client:
-            client.admin.command("replSetInitiate", {"_id": "mongomem", "members": hosts})
+            client.admin.command(
+                "replSetInitiate", {"_id": "mongomem", "members": hosts, "settings": settings}
+            )
         with connected(f"mongodb://127.0.0.1:{ports[0]}/?replicaSet=mongomem") as client:
             client.t.command("insert", "t", documents=[{"_id": "a"}], writeConcern={"w": members})
     finally:

@@ -24,6 +24,7 @@ from mongomem.errors import (
 from mongomem.store.store import MongoStore
 from mongomem.store.vectors.quantization import METRICS, Metric, decode_vectors, similarities
 from support.bag_of_words import bag_of_words
+from support.databases import drop
 from support.savers import KINDS, Calls, client_of
 from support.stores import DIMS, CountingEmbedder, keys, store_of, store_on, words
 
@@ -188,7 +189,7 @@ async def test_an_item_with_many_vectors_counts_once_with_its_best(
                 assert sorted(keys(found)) == ["many", "one"]
                 assert scored(found)[0] == ("many", 1.0)
             with MongoClient(mongo_uri) as client:
-                client.drop_database(name)
+                drop(client, name)
 
 
 async def test_unchanged_and_repeated_texts_are_embedded_once(

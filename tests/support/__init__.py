@@ -10,5 +10,6 @@ filters        filters and values, drawn at random
 bag_of_words   an embedding without a model
 openai_server  a real HTTP server that speaks OpenAI's protocol
 waits          waits for what must happen, which measure nothing
+databases      where the databases of the tests are, and how they end
 local_data     what the tests of the local server do with its data
 """

@@ -25,6 +25,8 @@ from langgraph.types import Send, interrupt
 from pymongo import MongoClient
 from typing_extensions import TypedDict
 
+from support.databases import drop
+
 MODES = ["values", "updates", "tasks", "checkpoints"]
 
 
@@ -33,7 +35,7 @@ def passing_database(client: MongoClient) -> Iterator[str]:
     """Name a database that nobody else uses; drop it afterwards."""
     name = f"test_{uuid4().hex}"
     yield name
-    client.drop_database(name)
+    drop(client, name)
 
 
 class State(TypedDict, total=False):

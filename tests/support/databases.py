@@ -1,0 +1,31 @@
+"""Databases of the tests: a place for the server of the suite, and an end of each database."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from pymongo import MongoClient
+
+MEMORY = Path("/dev/shm")
+ROOM = 4 * 2**30
+"""Two workers take about half of it at most; a machine that offers it has twice as much memory."""
+
+
+def fast_directory() -> Path | None:
+    """Name a directory that is in memory, if there is one with room: a test with a new database
+    waits above all for the files of its indexes, where they are on a disk.
+    """
+    try:
+        return MEMORY if shutil.disk_usage(MEMORY).free >= ROOM else None
+    except OSError:
+        return None
+
+
+def drop(client: MongoClient[Any], name: str) -> None:
+    """Drop the collections of a database, and so the database. `dropDatabase` waits for the next
+    turn of the journal, up to 100 ms (MongoDB 6.0).
+    """
+    for collection in client[name].list_collection_names():
+        client[name].drop_collection(collection)

@@ -48,7 +48,7 @@ class World:
 
     def store(self, **options: Any) -> Calls:
         return Calls(
-            MongoStore(self.client, self.name, **{"index": words(fields=["text"]), **options}),
+            MongoStore(self.client, self.name, **{"index": words(fields=["text"], rank="hybrid"), **options}),
             self.kind,
         )
 
@@ -153,6 +153,7 @@ FIELDS = (
         "index_fields",
         "vectors",
         "codes",
+        "terms",
         "generation",
         "schema_version",
     ),
@@ -536,7 +537,8 @@ async def test_damaged_vectors_move_no_others(world: World) -> None:
                     one for one in expected if one[0] != "k"
                 ], name
                 (score,) = [score for key, score in found if key == "k"]
-                assert score is None or ("codes" in hurt and score == dict(expected)["k"]), name
+                # Terms are not believed where the codes that they were stored with are others.
+                assert score is None or ("codes" in hurt and score <= dict(expected)["k"]), name
             assert store.target.damaged_items == 1, name
             assert (await store("get", NS, "k")).value["text"] == TEXTS["k"]
 

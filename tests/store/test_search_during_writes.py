@@ -23,7 +23,7 @@ from support.stepping import Stepped
 from support.stores import keys, words
 
 NS = ("users", "u1")
-EXACT: Any = {"index": words(fields=["text"]), "backend": "exact"}
+EXACT: Any = {"index": words(fields=["text"], rank="hybrid"), "backend": "exact"}
 
 
 def stepped(

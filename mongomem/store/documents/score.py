@@ -23,6 +23,7 @@ from mongomem.store.vectors.quantization import (
     is_vector,
     similarities,
 )
+from mongomem.store.words.stored_terms import are_damaged
 from mongomem.store.words.term_index import TermIndex
 
 SCORED_FIELDS = {"index": 1, "vectors.vector": 1}
@@ -36,10 +37,12 @@ class ScoredDocuments:
 
     Attributes:
         damaged: The ids of those whose vectors cannot be read.
+        without_words: The ids of those whose terms cannot be read.
     """
 
     scores: dict[str, Score] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
+    without_words: list[str] = field(default_factory=list)
 
 
 def scored_documents(
@@ -49,6 +52,7 @@ def scored_documents(
     comparable vector. Takes vectors and terms out of the documents, which are large with them.
     """
     scored = ScoredDocuments()
+    scored.without_words += [one["_id"] for one in documents if are_damaged(one.get("terms"))]
     words = _word_scores(indexing, ranking, documents)
     vectors = {one["_id"]: _take_vectors(indexing, one, scored) for one in documents}
     comparable = {item: own for item, own in vectors.items() if own}

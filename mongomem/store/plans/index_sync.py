@@ -49,8 +49,8 @@ from mongomem.store.vectors.selection import Candidate
 from mongomem.store.vectors.watermark import LOWEST_TIMESTAMP, ChangeRead
 from mongomem.store.words.bm25 import Hashes, TermStatistics
 
-CODE_FIELDS = {"changed_at": 1, "codes": 1, "terms": 1, "index": 1}
-"""Projection of what a `Change` is read from."""
+CHANGE_FIELDS = {"changed_at": 1, "index": 1}
+"""Projection of what a `Change` is read from, beside `IndexScope.ranked_fields`."""
 
 WAIT_SECONDS = 0.005
 """How often a search looks whether another one has loaded the index that both need."""
@@ -66,6 +66,11 @@ class IndexScope:
     context: Context
     indexing: IndexSettings
     path: str
+
+    @property
+    def ranked_fields(self) -> Document:
+        """The projection of what an index holds of an item."""
+        return {"codes": 1, "terms": 1} if self.indexing.analyser else {"codes": 1}
 
     def empty_index(self) -> MemoryIndex:
         return MemoryIndex(self.indexing.dims, self.indexing.metric, self.indexing.mark)
@@ -219,7 +224,7 @@ async def _read_page(scope: IndexScope, before: Page) -> Page:
     found = await Find(
         scope.context.items,
         _page_condition(scope, before),
-        {"codes": 1, "terms": 1},
+        scope.ranked_fields,
         sort=[("_id", 1)],
         limit=PAGE_SIZE,
         hint=BY_ID,
@@ -283,7 +288,7 @@ async def _timestamps_above_floor(
 async def _load_items(scope: IndexScope, cached: CachedIndex, ids: Sequence[str]) -> None:
     """Load items into an index as they are now."""
     for page in slices(ids, PAGE_SIZE):
-        found = await find_by_id(scope.context, page, CODE_FIELDS)
+        found = await find_by_id(scope.context, page, CHANGE_FIELDS | scope.ranked_fields)
         await _upsert(scope, cached, _changes_in(found, scope.indexing))
 
 

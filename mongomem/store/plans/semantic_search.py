@@ -307,10 +307,11 @@ def _scores(
     answers = [document for document in documents if document["_id"] in matching]
     scored = scored_documents(query.indexing, ranking, answers)
     for item in scored.damaged:
-        _note_damage(query.context, item)
+        _note_damage(query.context, item, "follows unscored: its vectors are damaged")
+    for item in scored.without_words:
+        _note_damage(query.context, item, "ranks by meaning alone: its terms are damaged")
     return {item: (matching[item], score) for item, score in scored.scores.items()}
 
 
-def _note_damage(context: Context, id: str) -> None:
-    consequence = f"{name_of({'_id': id})} follows unscored: its vectors are damaged"
-    context.damage.note(repr(id), consequence)
+def _note_damage(context: Context, id: str, consequence: str) -> None:
+    context.damage.note(repr(id), f"{name_of({'_id': id})} {consequence}")

@@ -80,13 +80,19 @@ def encode_terms(terms: Iterable[str], mark: bytes, codes: bytes) -> bytes:
     return mark + _mark_of_codes(codes) + hashes.tobytes() + counts
 
 
+def are_damaged(value: object) -> bool:
+    """Say whether this can be the terms of no text."""
+    whole = type(value) is bytes and len(value) % TERM_BYTES == HEADER_BYTES
+    return value is not None and not whole
+
+
 def are_terms(value: object, mark: bytes, codes: object) -> bool:
     """Say whether these are terms that an analyser found in the text whose codes are stored."""
     return (
-        type(value) is bytes
+        isinstance(value, bytes)
         and value[:2] == mark
         and value[2:HEADER_BYTES] == _mark_of_codes(codes)
-        and (len(value) - HEADER_BYTES) % TERM_BYTES == 0
+        and not are_damaged(value)
     )
 
 

@@ -48,7 +48,11 @@ class World:
 
     def store(self, **options: Any) -> Calls:
         return Calls(
-            MongoStore(self.client, self.name, **{"index": words(fields=["text"], rank="hybrid"), **options}),
+            MongoStore(
+                self.client,
+                self.name,
+                **{"index": words(fields=["text"], rank="hybrid"), **options},
+            ),
             self.kind,
         )
 

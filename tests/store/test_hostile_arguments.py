@@ -119,6 +119,10 @@ METHODS: dict[str, tuple[str, Callable[[Any], Callable[[Calls], Awaitable[Any]]]
         "refresh_ttl",
         lambda bad: lambda store: store("search", NS, refresh_ttl=bad),
     ),
+    "search.explain": (
+        "explain",
+        lambda bad: lambda store: store("search", NS, query="t", explain=bad),
+    ),
     "search.min_score": (
         "min_score",
         lambda bad: lambda store: store("search", NS, query="t", min_score=bad),

@@ -18,6 +18,7 @@ from langgraph.store.base import PutOp
 from mongomem import MongoMemory, MongoStore
 from mongomem.errors import ConfigurationError
 from mongomem.store.documents.coverage import MOST_PATHS, Coverage
+from mongomem.store.documents.index_config import KNOWN_OPTIONS
 from support.bag_of_words import bag_of_words
 from support.savers import KINDS
 from support.stores import keys, store_of, words
@@ -126,7 +127,7 @@ def _mock() -> Any:
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-@pytest.mark.parametrize("option", ["embed", "dims", "fields", "metric", "model", "batch_size"])
+@pytest.mark.parametrize("option", sorted(KNOWN_OPTIONS))
 def test_a_hostile_option_is_named(option: str, value: str) -> None:
     assert option in refused(**{option: HOSTILE[value]()})
 

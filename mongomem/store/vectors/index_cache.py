@@ -9,12 +9,14 @@ plans that read from the server are in `mongomem.store.plans.index_sync`.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from bson.timestamp import Timestamp
 
 from mongomem.engine.locks import Guarded
+from mongomem.store.vectors.known_changes import NOTHING, Numbers, as_numbers
 from mongomem.store.vectors.memory_index import Change, MemoryIndex
 from mongomem.store.vectors.quantization import Metric, Vector
 from mongomem.store.vectors.selection import Candidate
@@ -26,6 +28,10 @@ COMPACTED_ITEMS = 1_000
 MAX_DEFERRED, MAX_DEFERRALS = 8, 5
 """Up to so many changes are not loaded, in up to so many searches in a row: reading them among the
 candidates costs less than another round trip (docs/decisions/deferred-changes.md)."""
+
+MANY_KNOWN = range(250, 100_000)
+"""Of how many known changes above the floor a search first reads the timestamps alone. Reading
+fewer costs less than another round trip; a million do not fit into a document."""
 
 LOAD_SECONDS = 10.0
 """How long a claim to load an index holds. Then any other search that needs it loads it too."""
@@ -39,10 +45,14 @@ class CachedIndex(Guarded):
     Attributes:
         index: The codes. Only the methods here use it, under the lock.
         watermark: From which timestamp on changes have to be read.
+        has_unique_timestamps: Whether no two items that the server holds have one timestamp.
+        known: Timestamps above the floor whose items are in the index as of then.
     """
 
     index: MemoryIndex
     watermark: Watermark = field(default_factory=Watermark)
+    has_unique_timestamps: bool = False
+    known: Numbers = field(default_factory=lambda: NOTHING)
     _compacted_count: int = 0
     _deferrals: int = 0
     _claimed_until: float = 0.0
@@ -54,6 +64,11 @@ class CachedIndex(Guarded):
     def size(self) -> int:
         """Bytes held, about."""
         return self.index.size
+
+    @property
+    def knows_many(self) -> bool:
+        """Say whether most changes above the floor are known, as far as timestamps can tell."""
+        return self.has_unique_timestamps and len(self.known) in MANY_KNOWN
 
     @property
     def has_grown(self) -> bool:
@@ -95,6 +110,15 @@ class CachedIndex(Guarded):
         with self._lock:
             self.watermark.advance(read)
 
+    def note_known(self, known: Numbers, changes: Sequence[tuple[str, Timestamp]]) -> None:
+        """Remember which changes above the floor are known: some timestamps, and those of changes
+        that are in the index.
+        """
+        with self._lock:
+            outdated = {*self.index.outdated(changes)}
+            held = as_numbers(changed_at for item, changed_at in changes if item not in outdated)
+            self.known = np.concatenate([known, held])
+
     def outdated(self, timestamps: Iterable[tuple[str, Timestamp]]) -> list[str]:
         """See `MemoryIndex.outdated`."""
         with self._lock:
@@ -113,12 +137,12 @@ class CachedIndex(Guarded):
     def remove(self, deleted: Mapping[str, Timestamp]) -> None:
         """See `MemoryIndex.remove`."""
         with self._lock:
-            self.index.remove(deleted)
+            self._remove(deleted)
 
     def compact(self, deleted: Mapping[str, Timestamp]) -> None:
         """Remove all items that were deleted, see `remove`; then no compaction is due."""
         with self._lock:
-            self.index.remove(deleted)
+            self._remove(deleted)
             self._compacted_count = self.index.item_count
 
     def search(
@@ -128,8 +152,15 @@ class CachedIndex(Guarded):
         with self._lock:
             return self.index.search(query, count, restrict_to)
 
+    def _remove(self, deleted: Mapping[str, Timestamp]) -> None:
+        """Remove items. Their changes are no longer known: one that is there is read again."""
+        self.index.remove(deleted)
+        if deleted:
+            self.known = np.setdiff1d(self.known, as_numbers(deleted.values()))
+
     def _reset(self) -> None:
         self.index, self.watermark = MemoryIndex(self.index.dims, self.index.metric), Watermark()
+        self.has_unique_timestamps, self.known = False, NOTHING
         self._compacted_count, self._deferrals, self._claimed_until = 0, 0, 0.0
 
 

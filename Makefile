@@ -46,7 +46,7 @@ lint: .venv/dev
 	$(BIN)/mypy
 
 bench: .venv/bench
-	@status=0; for benchmark in saver short_chats store_search; do $(BIN)/python benchmarks/$$benchmark.py || status=1; done; exit $$status
+	@status=0; for benchmark in saver short_chats store_search store_stream; do $(BIN)/python benchmarks/$$benchmark.py || status=1; done; exit $$status
 
 acceptance:
 	.ci/acceptance

@@ -16,10 +16,12 @@ an item belongs here; no other module of the package may call a method of a coll
 from __future__ import annotations
 
 from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import pymongo
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
 from pymongo.errors import OperationFailure
 
 T = TypeVar("T")
@@ -47,6 +49,9 @@ BAD_HINT = 2
 
 UNAUTHORIZED = frozenset({13, 8000})
 """Server error codes of a missing right: Unauthorized (MongoDB 4.4 to 8.2), and Atlas's own."""
+
+UNDECODED = CodecOptions(document_class=RawBSONDocument)
+"""Documents as they came, by their ``raw``."""
 
 
 def slices(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -108,7 +113,14 @@ class DatabaseCommand(Command[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Find(DatabaseCommand[list[Document]]):
+class Query(DatabaseCommand[T]):
+    """A read that may name the index to be used."""
+
+    hint: str | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Find(Query[list[Document]]):
     """Read the documents that match, behind the first `skip`, at most `limit` (0: all of them)."""
 
     collection: str
@@ -117,7 +129,6 @@ class Find(DatabaseCommand[list[Document]]):
     sort: Sequence[tuple[str, int]] | None = None
     limit: int = 0
     skip: int = 0
-    hint: str | None = None
 
     def issue(self, database: Any) -> Any:
         # A batch as large as the limit comes closed: no cursor stays open behind a page. Without a
@@ -138,26 +149,43 @@ class Find(DatabaseCommand[list[Document]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate(DatabaseCommand[list[Document]]):
+class Aggregate(Query[list[Document]]):
     """Run an aggregation pipeline to its end."""
 
     collection: str
     pipeline: Sequence[Document]
-    hint: str | None = None
 
     def perform(self, database: Any) -> list[Document]:
-        found: list[Document] = self._start(database).to_list()
+        found: list[Document] = self._start(database[self.collection]).to_list()
         return found
 
     async def aperform(self, database: Any) -> list[Document]:
-        found: list[Document] = await (await self._start(database)).to_list()
+        found: list[Document] = await (await self._start(database[self.collection])).to_list()
         return found
 
-    def _start(self, database: Any) -> Any:
+    def _start(self, collection: Any) -> Any:
         options = {"hint": self.hint} if self.hint else {}
-        return database[self.collection].aggregate(
-            list(self.pipeline), batchSize=LARGEST_BATCH, **options
-        )
+        return collection.aggregate(list(self.pipeline), batchSize=LARGEST_BATCH, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateRaw(Query[list[bytes]]):
+    """Run an aggregation pipeline to its end and decode nothing: the BSON of each document. For few
+    documents that hold much; not on mongomock, which has no BSON.
+    """
+
+    collection: str
+    pipeline: Sequence[Document]
+
+    def perform(self, database: Any) -> list[bytes]:
+        return [document.raw for document in self._start(database).to_list()]
+
+    async def aperform(self, database: Any) -> list[bytes]:
+        return [document.raw for document in await (await self._start(database)).to_list()]
+
+    def _start(self, database: Any) -> Any:
+        raw = database[self.collection].with_options(codec_options=UNDECODED)
+        return Aggregate(self.collection, self.pipeline, hint=self.hint)._start(raw)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from mongomem.store.plans import batch, reindex
 from mongomem.store.plans.put import delete_namespace
 from mongomem.store.plans.setup import setup
 from mongomem.store.store import MongoStore
-from mongomem.store.vectors.index_cache import MAX_DEFERRALS
+from mongomem.store.vectors.index_cache import MANY_KNOWN, MAX_DEFERRALS, MAX_DEFERRED
 from mongomem.testing import FailingRunner, RecordingRunner
 from support.stores import CountingEmbedder, keys, words
 from support.waits import HANG_SECONDS
@@ -190,6 +190,40 @@ def test_round_trips(client: MongoClient, database_name: str, sent: Sent) -> Non
         )
     assert trips(lambda: store.list_namespaces()) == ["aggregate"]
     assert trips(lambda: MongoStore(client, database_name, index=words())) == []
+
+
+def test_beside_a_busy_writer_timestamps_are_read_and_then_what_is_new(
+    client: MongoClient, database_name: str, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mongomem.store.vectors.watermark.ALLOWED_LATENESS_SECONDS", 1_000)
+    store, foreign = (
+        MongoStore(client, database_name, index=words(fields=["text"])) for _ in range(2)
+    )
+    foreign.batch([PutOp(NS, f"k{n}", {"text": f"t{n}"}) for n in range(MANY_KNOWN.start + 9)])
+    for _ in range(2):  # a load, and what changed right before it
+        store.search(NS, query="t3")
+
+    def trips(expected: str) -> list[str]:
+        sent.commands.clear()
+        assert store.search(NS, query=expected, limit=1)[0].value == {"text": expected}
+        return sent.names
+
+    assert trips("t7") == ["aggregate", "find"]
+    foreign.put(NS, "k7", {"text": "fresh"})
+    assert trips("fresh") == ["aggregate", "find", "find"]
+    foreign.batch([PutOp(NS, f"k{n}", {"text": f"later{n}"}) for n in range(MAX_DEFERRED + 1)])
+    assert trips("later3") == ["aggregate", "find", "find", "find"]
+    assert trips("later3") == ["aggregate", "find"]
+    foreign.delete(NS, "k3")
+    assert "k3" not in keys(store.search(NS, query="later3"))
+    assert trips("t11") == ["aggregate", "find"]
+    (aggregate,) = (one.command for one in sent.commands if one.command_name == "aggregate")
+    explained = client[database_name].command(
+        "explain",
+        {key: part for key, part in aggregate.items() if key in EXPLAINABLE} | {"cursor": {}},
+        verbosity="executionStats",
+    )
+    assert "'totalDocsExamined': 0" in str(explained)
 
 
 def test_namespaces_are_listed_without_reading_items(

@@ -44,15 +44,17 @@ def stepped(
 
 
 @pytest.mark.parametrize("index_cache_bytes", [2**20, 1], ids=["from memory", "by scan"])
-@pytest.mark.parametrize("is_warm", [True, False])
+@pytest.mark.parametrize("searched_before", [0, 1, 2], ids=["cold", "warm", "changes known"])
 @pytest.mark.parametrize("filter", [None, {"n": {"$gte": 0}}])
 def test_what_gets_and_loses_vectors_meanwhile_is_found_once(
     mongo_client: MongoClient,
     database_name: str,
     index_cache_bytes: int,
-    is_warm: bool,
+    searched_before: int,
     filter: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("mongomem.store.vectors.index_cache.MANY_KNOWN", range(1, 100))
     writer = MongoStore(mongo_client, database_name, **EXACT)
     expected = sorted(f"k{n}" for n in range(12))
 
@@ -69,7 +71,7 @@ def test_what_gets_and_loses_vectors_meanwhile_is_found_once(
             mongo_client, database_name, **EXACT, index_cache_bytes=index_cache_bytes
         )
         toggle(0)()
-        if is_warm:
+        for _ in range(searched_before):
             store.search(NS, query="fish")
         plan = batch.search(store._context(), SearchOp(NS, filter, query="fish", limit=50))
         found, commands = stepped(plan, mongo_client[database_name], actions)

@@ -727,3 +727,21 @@ async def test_reindex_converts_all_but_what_cannot_be_and_names_it(
         assert len(found) == 230
         await store("delete", NS, "k100large")
         assert await store("reindex") == 0
+
+
+async def test_what_changes_beside_many_known_changes_is_found(
+    store: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mongomem.store.vectors.index_cache.MANY_KNOWN", range(1, 100))
+    ns = ("known",)
+    await store("batch", [PutOp(ns, f"k{n}", {"text": f"fish number{n}"}) for n in range(12)])
+    expected = {f"k{n}" for n in range(12)}
+    for n in range(20):
+        assert {*keys(await store("search", ns, query="fish", limit=50))} == expected
+        await store("put", ns, f"k{n}", {"text": f"fish again{n}"})
+        expected.add(f"k{n}")
+        if n % 3 == 0:
+            await store("delete", ns, f"k{n}")
+            expected.remove(f"k{n}")
+        (closest,) = await store("search", ns, query=f"fish again{n}", limit=1)
+        assert (closest.key == f"k{n}") is (n % 3 != 0)

@@ -8,10 +8,13 @@ What was acknowledged before a search began is among its candidates, whoever wro
    item that exists throughout.
 2. A search that did not load reads what changed above the watermark's floor (`_apply_changes`): one
    read of index entries, and no second one where nothing changed. This comes after step 1, because
-   the load of another search may have begun before this search did.
+   the load of another search may have begun before this search did. Where many of these changes are
+   known the read is of timestamps alone, and the ids of the others are a read behind it
+   (`_known_changes`).
 3. A few changes are left out of the index and returned beside it: the caller reads them among its
    candidates. Then the floor stays, so the next search meets the same changes again. More changes
-   are loaded by a second read, and the floor rises.
+   are loaded by a second read, and the floor rises. Where items are ranked by words, a small index
+   reads its changes whole instead (`_apply_items`): words are weighted by all items.
 4. Where the index has grown much, deleted items are looked for (`_drop_deleted`). This is last,
    because it is what may bring an index back within the limit.
 
@@ -22,13 +25,15 @@ It needs a thread, and a search would have to wait for it to catch up.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 from bson.timestamp import Timestamp
 
 from mongomem.engine.commands import (
+    AggregateRaw,
     Document,
     Find,
     RunCommand,
@@ -41,12 +46,20 @@ from mongomem.store.documents.item import BY_CHANGE, BY_ID, name_of
 from mongomem.store.documents.namespace import id_range, namespace_of, path_range
 from mongomem.store.documents.stored_item import ids_in, is_id, timestamps_in
 from mongomem.store.documents.value import as_utc
-from mongomem.store.plans.read import find_by_id, find_with_hint, newest_timestamp
+from mongomem.store.plans.read import find_by_id, find_with_hint, newest_timestamp, read_with_hint
 from mongomem.store.vectors.fusion import Ranking
 from mongomem.store.vectors.index_cache import CachedIndex
+from mongomem.store.vectors.known_changes import (
+    GROUP,
+    NOTHING,
+    Numbers,
+    below,
+    decode_numbers,
+    first_unknown,
+)
 from mongomem.store.vectors.memory_index import Change, MemoryIndex
 from mongomem.store.vectors.selection import Candidate
-from mongomem.store.vectors.watermark import LOWEST_TIMESTAMP, ChangeRead
+from mongomem.store.vectors.watermark import LOWEST_TIMESTAMP, ChangeRead, settled_at
 from mongomem.store.words.bm25 import Hashes, TermStatistics
 
 CHANGE_FIELDS = {"changed_at": 1, "index": 1}
@@ -54,6 +67,9 @@ CHANGE_FIELDS = {"changed_at": 1, "index": 1}
 
 WAIT_SECONDS = 0.005
 """How often a search looks whether another one has loaded the index that both need."""
+
+MOST_AT_ONCE = 1_000
+"""From so many changes on, those of a small index are read as those of any other."""
 
 PAGE_SIZE = 16384
 """Items read at a time: 25 MB of codes at 1,536 dimensions."""
@@ -162,22 +178,38 @@ async def _ensure_loaded(scope: IndexScope, cached: CachedIndex) -> bool:
 async def _load(scope: IndexScope, cached: CachedIndex) -> None:
     """Read a prefix for the first time, in the order of ids; stop where it gets too large.
 
-    Timestamps are left out, since 5,000 of them cost 3 ms. So what changed within the last seconds
-    is read once more by the next search.
+    Timestamps are left out, since 5,000 of them cost 3 ms. Those of the last seconds are read
+    before: what is read behind them is as of then or newer, and is not read again by the next
+    search.
     """
     context = scope.context
     began = context.monotonic()
-    server_time, timestamps = await _server_clock(scope)
+    server_time, newest = await _server_clock(scope)
+    last_second = max([server_time, *(one.time for one in newest)])
+    recent = await _changes_above(scope, settled_at(last_second))
+    await _load_pages(scope, cached, dict(recent))
+    met = newest + [changed_at for _, changed_at in recent]
+    read = ChangeRead(met, began, context.monotonic(), server_time, context.latest_timestamp())
+    cached.advance(read)
+    cached.has_unique_timestamps = server_time > 0
+    cached.note_known(NOTHING, recent)
+    cached.compact({})
+
+
+async def _load_pages(
+    scope: IndexScope, cached: CachedIndex, changed_at: Mapping[str, Timestamp]
+) -> None:
+    """Load all codes below a prefix, as of the timestamps that some items are known to have."""
     page = Page()
     while (page := await _read_page(scope, page)).changes:
-        if cached.size > context.index_cache.limit:
+        if cached.size > scope.context.index_cache.limit:
             break
-        await _upsert(scope, cached, page.changes)
-    read = ChangeRead(
-        timestamps, began, context.monotonic(), server_time, context.latest_timestamp()
-    )
-    cached.advance(read)
-    cached.compact({})
+        await _upsert(scope, cached, [_as_of(changed_at, change) for change in page.changes])
+
+
+def _as_of(changed_at: Mapping[str, Timestamp], change: Change) -> Change:
+    """Give a change the timestamp that its item has, if that is one of the last seconds."""
+    return change._replace(changed_at=changed_at[change.id]) if change.id in changed_at else change
 
 
 async def _server_clock(scope: IndexScope) -> tuple[int, list[Timestamp]]:
@@ -264,24 +296,83 @@ async def _apply_changes(scope: IndexScope, cached: CachedIndex) -> list[str]:
 
     Where they stay out the watermark does not advance.
     """
-    context = scope.context
-    began = context.monotonic()
-    timestamps = await _timestamps_above_floor(scope, cached)
-    outdated = cached.outdated(timestamps)
+    began = scope.context.monotonic()
+    if scope.indexing.analyser and cached.is_small and await _apply_items(scope, cached, began):
+        return []
+    known, above = await _known_changes(scope, cached)
+    changes = [] if above is None else await _changes_above(scope, above)
+    outdated = cached.outdated(changes)
     if outdated and cached.defers(len(outdated)):
         return outdated
     await _load_items(scope, cached, outdated)
-    met = [changed_at for _, changed_at in timestamps]
-    cached.advance(ChangeRead(met, began, context.monotonic(), latest=context.latest_timestamp()))
+    _note_changes(scope, cached, began, changes)
+    cached.note_known(known, changes)
     return []
 
 
-async def _timestamps_above_floor(
+async def _apply_items(scope: IndexScope, cached: CachedIndex, began: float) -> bool:
+    """Load what changed into a small index by one read that has the codes and terms too, unless
+    these are many; return whether it did. So all items count in the weights of words.
+    """
+    changed = _changed_above(scope, cached.watermark.floor)
+    find = Find(
+        scope.context.items, changed, CHANGE_FIELDS | scope.ranked_fields, limit=MOST_AT_ONCE
+    )
+    found = await find_with_hint(scope.context, BY_CHANGE, find)
+    if len(found) == MOST_AT_ONCE:
+        return False
+    changes = timestamps_in(found)
+    outdated = {*cached.outdated(changes)}
+    documents = [document for document in found if document["_id"] in outdated]
+    await _upsert(scope, cached, _changes_in(documents, scope.indexing))
+    _note_changes(scope, cached, began, changes)
+    cached.note_known(NOTHING, changes)
+    return True
+
+
+def _note_changes(
+    scope: IndexScope, cached: CachedIndex, began: float, changes: Sequence[tuple[str, Timestamp]]
+) -> None:
+    """Advance the watermark by changes that are in the index."""
+    context, met = scope.context, [changed_at for _, changed_at in changes]
+    cached.advance(ChangeRead(met, began, context.monotonic(), latest=context.latest_timestamp()))
+
+
+async def _known_changes(
     scope: IndexScope, cached: CachedIndex
-) -> list[tuple[str, Timestamp]]:
-    """Read the ids and timestamps of what changed above the watermark's floor: index entries."""
-    condition = {"prefixes": scope.path, "changed_at": {"$gt": cached.watermark.floor}}
-    find = Find(scope.context.items, condition, {"changed_at": 1})
+) -> tuple[Numbers, Timestamp | None]:
+    """Find out which changes above the watermark's floor are known, and above which timestamp there
+    are others; None: there are none.
+
+    Beside a busy writer thousands are known. Then the timestamps alone are read, by the server into
+    one array: an item that was changed again meanwhile has moved up, to where ids are still to be
+    read.
+    """
+    floor = cached.watermark.floor
+    if not cached.knows_many:
+        return NOTHING, floor
+    met = await _timestamps_above(scope, floor)
+    lowest = first_unknown(met, cached.known)
+    if lowest is None:
+        return met, None
+    return met[met < lowest], below(lowest)
+
+
+async def _timestamps_above(scope: IndexScope, timestamp: Timestamp) -> Numbers:
+    """Read the timestamps alone of what changed above a timestamp."""
+    pipeline = [{"$match": _changed_above(scope, timestamp)}, {"$group": GROUP}]
+    groups = AggregateRaw(scope.context.items, pipeline)
+    found = await read_with_hint(scope.context, BY_CHANGE, groups)
+    return np.concatenate([NOTHING, *map(decode_numbers, found)])
+
+
+def _changed_above(scope: IndexScope, timestamp: Timestamp) -> Document:
+    return {"prefixes": scope.path, "changed_at": {"$gt": timestamp}}
+
+
+async def _changes_above(scope: IndexScope, timestamp: Timestamp) -> list[tuple[str, Timestamp]]:
+    """Read the ids and timestamps of what changed above a timestamp: index entries."""
+    find = Find(scope.context.items, _changed_above(scope, timestamp), {"changed_at": 1})
     return timestamps_in(await find_with_hint(scope.context, BY_CHANGE, find))
 
 

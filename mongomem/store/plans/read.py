@@ -19,6 +19,8 @@ from mongomem.engine.commands import (
     BulkWrite,
     Document,
     Find,
+    Query,
+    T,
     Update,
 )
 from mongomem.store.context import Context
@@ -160,6 +162,11 @@ async def refresh(context: Context, items: Sequence[StoredItem], now: datetime) 
 
 
 async def find_with_hint(context: Context, index: str, find: Find) -> list[Document]:
+    """Find documents by a named index, see `read_with_hint`."""
+    return await read_with_hint(context, index, find)
+
+
+async def read_with_hint(context: Context, index: str, query: Query[T]) -> T:
     """Read by a named index, since the planner of MongoDB 6.0 may prefer another one and sort.
 
     Where the index does not exist, because the user may not create it or somebody dropped it, the
@@ -167,12 +174,12 @@ async def find_with_hint(context: Context, index: str, find: Find) -> list[Docum
     """
     if context.setup_state.may_name_indexes(context.monotonic()):
         try:
-            return await replace(find, hint=index)
+            return await replace(query, hint=index)
         except OperationFailure as error:
             if error.code != BAD_HINT:
                 raise
             context.setup_state.note_missing_index(context.monotonic())
-    return await find
+    return await query
 
 
 async def newest_timestamp(context: Context, path: str) -> Timestamp | None:

@@ -5,6 +5,7 @@ memory_index  the codes and terms of one namespace prefix, searched: a flat inde
 fusion        meaning and words as one score
 selection     which rows are candidates, given approximate scores and an error bound
 watermark     from which timestamp on changes have to be read again
+known_changes which of these changes are known already, by their timestamps alone
 index_cache   an index and its watermark for each prefix, bounded in bytes: the only lock
 atlas         the definition of an Atlas Vector Search index, and the stage that asks it
 """

@@ -9,13 +9,15 @@ plans that read from the server are in `mongomem.store.plans.index_sync`.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from bson.timestamp import Timestamp
 
 from mongomem.engine.locks import Guarded
 from mongomem.store.vectors.fusion import Ranking
+from mongomem.store.vectors.known_changes import NOTHING, Numbers, as_numbers
 from mongomem.store.vectors.memory_index import Change, MemoryIndex
 from mongomem.store.vectors.selection import Candidate
 from mongomem.store.vectors.watermark import HIGHEST_TIMESTAMP, ChangeRead, Watermark
@@ -24,9 +26,16 @@ from mongomem.store.words.bm25 import Hashes, TermStatistics
 COMPACTED_ITEMS = 1_000
 """So many items more than twice those at the last compaction make another one due."""
 
+SMALL_COUNT = 256
+"""An index of up to so many items is small: `MAX_DEFERRED` are more than three in a hundred."""
+
 MAX_DEFERRED, MAX_DEFERRALS = 8, 5
 """Up to so many changes are not loaded, in up to so many searches in a row: reading them among the
 candidates costs less than another round trip (docs/decisions/deferred-changes.md)."""
+
+MANY_KNOWN = range(250, 100_000)
+"""Of how many known changes above the floor a search first reads the timestamps alone. Reading
+fewer costs less than another round trip; a million do not fit into a document."""
 
 LOAD_SECONDS = 10.0
 """How long a claim to load an index holds. Then any other search that needs it loads it too."""
@@ -40,10 +49,14 @@ class CachedIndex(Guarded):
     Attributes:
         index: The codes. Only the methods here use it, under the lock.
         watermark: From which timestamp on changes have to be read.
+        has_unique_timestamps: Whether no two items that the server holds have one timestamp.
+        known: Timestamps above the floor whose items are in the index as of then.
     """
 
     index: MemoryIndex
     watermark: Watermark = field(default_factory=Watermark)
+    has_unique_timestamps: bool = False
+    known: Numbers = field(default_factory=lambda: NOTHING)
     _compacted_count: int = 0
     _deferrals: int = 0
     _claimed_until: float = 0.0
@@ -55,6 +68,16 @@ class CachedIndex(Guarded):
     def size(self) -> int:
         """Bytes held, about."""
         return self.index.size
+
+    @property
+    def knows_many(self) -> bool:
+        """Say whether most changes above the floor are known, as far as timestamps can tell."""
+        return self.has_unique_timestamps and len(self.known) in MANY_KNOWN
+
+    @property
+    def is_small(self) -> bool:
+        """Say whether a few items more or less change how rare a word is."""
+        return self.index.item_count <= SMALL_COUNT
 
     @property
     def has_grown(self) -> bool:
@@ -96,6 +119,15 @@ class CachedIndex(Guarded):
         with self._lock:
             self.watermark.advance(read)
 
+    def note_known(self, known: Numbers, changes: Sequence[tuple[str, Timestamp]]) -> None:
+        """Remember which changes above the floor are known: some timestamps, and those of changes
+        that are in the index.
+        """
+        with self._lock:
+            outdated = {*self.index.outdated(changes)}
+            held = as_numbers(changed_at for item, changed_at in changes if item not in outdated)
+            self.known = np.concatenate([known, held])
+
     def outdated(self, timestamps: Iterable[tuple[str, Timestamp]]) -> list[str]:
         """See `MemoryIndex.outdated`."""
         with self._lock:
@@ -114,12 +146,12 @@ class CachedIndex(Guarded):
     def remove(self, deleted: Mapping[str, Timestamp]) -> None:
         """See `MemoryIndex.remove`."""
         with self._lock:
-            self.index.remove(deleted)
+            self._remove(deleted)
 
     def compact(self, deleted: Mapping[str, Timestamp]) -> None:
         """Remove all items that were deleted, see `remove`; then no compaction is due."""
         with self._lock:
-            self.index.remove(deleted)
+            self._remove(deleted)
             self._compacted_count = self.index.item_count
 
     def statistics(self, hashes: Hashes) -> TermStatistics:
@@ -139,9 +171,16 @@ class CachedIndex(Guarded):
         with self._lock:
             return self.index.search(ranking.vector, count, restrict_to, ranking.words)
 
+    def _remove(self, deleted: Mapping[str, Timestamp]) -> None:
+        """Remove items. Their changes are no longer known: one that is there is read again."""
+        self.index.remove(deleted)
+        if deleted:
+            self.known = np.setdiff1d(self.known, as_numbers(deleted.values()))
+
     def _reset(self) -> None:
         index = self.index
         self.index, self.watermark = MemoryIndex(index.dims, index.metric, index.mark), Watermark()
+        self.has_unique_timestamps, self.known = False, NOTHING
         self._compacted_count, self._deferrals, self._claimed_until = 0, 0, 0.0
 
 

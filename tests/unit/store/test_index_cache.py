@@ -12,11 +12,13 @@ from mongomem.store.documents.namespace import paths_meet
 from mongomem.store.vectors.index_cache import (
     COMPACTED_ITEMS,
     LOAD_SECONDS,
+    MANY_KNOWN,
     MAX_DEFERRALS,
     MAX_DEFERRED,
     CachedIndex,
     IndexCache,
 )
+from mongomem.store.vectors.known_changes import as_numbers
 from mongomem.store.vectors.memory_index import Change, MemoryIndex
 from mongomem.store.vectors.quantization import (
     Metric,
@@ -110,3 +112,35 @@ def test_a_compaction_is_due_again_once_an_index_has_doubled() -> None:
     assert not cached.needs_compaction
     assert not cached.has_grown
     assert set(cached.timestamps()) == {"0"}
+
+
+def test_known_are_the_changes_that_the_index_holds() -> None:
+    cached = IndexCache(limit=10**9).get("u1", lambda: MemoryIndex(2, "cosine"))
+    cached.upsert(change(name, number, [1, 0]) for number, name in enumerate("abc", 1))
+    read = [("a", at(1)), ("b", at(9)), ("d", at(4))]
+    cached.note_known(as_numbers([at(3)]), read)
+    assert cached.known.tolist() == as_numbers([at(3), at(1)]).tolist()
+
+
+def test_of_an_item_that_is_removed_nothing_is_known() -> None:
+    """A member of a replica set that is behind may not have it yet."""
+    cached = IndexCache(limit=10**9).get("u1", lambda: MemoryIndex(2, "cosine"))
+    cached.upsert([change("a", 1, [1, 0]), change("b", 2, [1, 0])])
+    cached.note_known(as_numbers([]), [("a", at(1)), ("b", at(2))])
+    cached.remove({"a": at(1)})
+    assert cached.known.tolist() == as_numbers([at(2)]).tolist()
+    cached.compact({"b": at(2)})
+    assert cached.known.tolist() == []
+
+
+def test_timestamps_alone_are_read_where_many_are_known_and_each_names_one_item() -> None:
+    cached = IndexCache(limit=10**9).get("u1", lambda: MemoryIndex(2, "cosine"))
+    for count, is_unique, expected in (
+        (MANY_KNOWN.start - 1, True, False),
+        (MANY_KNOWN.start, True, True),
+        (MANY_KNOWN.start, False, False),
+        (MANY_KNOWN.stop, True, False),
+    ):
+        cached.has_unique_timestamps = is_unique
+        cached.note_known(as_numbers(map(at, range(count))), [])
+        assert cached.knows_many is expected

@@ -43,3 +43,32 @@ def test_a_namespace_at_rest_is_not_read_again() -> None:
     later = ALLOWED_LATENESS_SECONDS + 1.0
     watermark.advance(ChangeRead(written, later, later))
     assert watermark.floor == written[-1]
+
+
+def test_the_floor_follows_a_stream_as_searches_saw_it() -> None:
+    """Behind by the allowed lateness, whatever the timestamps say: a logical clock may stand for
+    seconds, as where a server's clock was set back.
+    """
+    watermark = Watermark()
+    for tenth in range(200):
+        now = tenth / 10
+        watermark.advance(ChangeRead([Timestamp(1000, tenth + 1)], now, now))
+        assert len(watermark.sightings) <= 10 * ALLOWED_LATENESS_SECONDS + 2
+    behind = watermark.highest.inc - watermark.floor.inc
+    assert 10 * ALLOWED_LATENESS_SECONDS <= behind <= 10 * ALLOWED_LATENESS_SECONDS + 3
+
+
+def test_timestamps_that_an_earlier_read_found_need_no_mention() -> None:
+    watermark = Watermark()
+    watermark.advance(ChangeRead([Timestamp(1000, 7)], 0.0, 0.0))
+    later = ALLOWED_LATENESS_SECONDS + 1.0
+    watermark.advance(ChangeRead([], later, later))
+    assert watermark.floor == Timestamp(1000, 7)
+
+
+def test_a_timestamp_far_ahead_never_becomes_the_floor() -> None:
+    watermark, latest = Watermark(), Timestamp(2000, 0)
+    for second in range(20):
+        met = [Timestamp(2**32 - 1, 1), Timestamp(1000 + second, 1)]
+        watermark.advance(ChangeRead(met, float(second), float(second), latest=latest))
+    assert watermark.floor < Timestamp(1020, 0)

@@ -27,8 +27,9 @@ from mongomem.checkpoint.plans import prune as prune_plan
 from mongomem.checkpoint.plans import put as put_plan
 from mongomem.checkpoint.plans import put_writes as put_writes_plan
 from mongomem.checkpoint.plans import threads as threads_plan
-from mongomem.engine.commands import BulkWrite, DatabaseCommand, DeleteMany, Plan
-from mongomem.testing import MongomockDatabase
+from mongomem.engine.commands import BulkWrite, DatabaseCommand, DeleteMany, Find, Plan
+from mongomem.engine.writes import UpdateCommand
+from mongomem.testing import MongomockDatabase, RecordingRunner
 from support.stepping import Stepped
 
 TEXT = random.Random(3).randbytes(60_000).hex()
@@ -69,6 +70,9 @@ class World:
     def expire(self) -> None:
         for name in ("mongomem_checkpoints", "mongomem_checkpoint_writes"):
             self.client["d"][name].delete_many({"touched_at": {"$lt": self.now - TTL * 1.1}})
+
+    def documents(self) -> list[Any]:
+        return list(self.client["d"]["mongomem_checkpoints"].find())
 
     def chunks(self, thread: str) -> int:
         return int(
@@ -155,6 +159,45 @@ def test_a_new_life_inherits_nothing(world: World) -> None:
     saver.put(config(), checkpoint({"count": 3}), METADATA, {})
     (thread,) = saver.list_threads()
     assert (thread.metadata, thread.created_at) == ({}, world.now)
+
+
+@pytest.mark.parametrize("value", ["short", TEXT[:9000]])
+def test_a_put_reads_nothing_first_where_it_begins_a_thread_with_short_values(
+    world: World, value: str
+) -> None:
+    saver = world.saver()
+    saver.put(config("first"), checkpoint({"static": "short"}), METADATA, {})
+    run = RecordingRunner(MongomockDatabase(world.client["d"]))
+    run(put_plan.put(saver._context(), config(), checkpoint({"static": value}), METADATA))
+    sent = [type(one) for one in run.commands if isinstance(one, DatabaseCommand)]
+    assert sent == ([UpdateCommand] if value == "short" else [Find, UpdateCommand])
+
+
+def test_a_put_of_a_process_that_does_not_know_a_thread_joins_its_life(world: World) -> None:
+    world.saver().put(config(user_id="ada"), checkpoint({"count": 1}), METADATA, {})
+    begun = world.now
+    world.now += timedelta(minutes=1)
+    world.saver().put(config(), checkpoint({"count": 2}), METADATA, {})
+    (thread,) = world.saver().list_threads()
+    assert (thread.metadata, thread.created_at) == ({"user_id": "ada"}, begun)
+    assert len(list(world.saver().list(config()))) == 2
+    world.saver().delete_thread("t")
+    world.saver().put(config(), checkpoint({"count": 3}), METADATA, {})
+    (found,) = world.saver().list(config())
+    assert found.checkpoint["channel_values"] == {"count": 3}
+
+
+@pytest.mark.parametrize("value", ["short", TEXT[:9000]])
+def test_a_thread_that_refuses_a_put_keeps_nothing_of_it(world: World, value: str) -> None:
+    right, wrong = (
+        EncryptedSerializer.from_pycryptodome_aes(key=bytes([number]) * 16) for number in (1, 2)
+    )
+    world.saver(serde=right).put(config(), checkpoint({"static": TEXT[:9000]}), METADATA, {})
+    before = world.documents()
+    for options in ({}, {"serde": wrong}):
+        with pytest.raises(ConfigurationError):
+            world.saver(**options).put(config(), checkpoint({"static": value}), METADATA, {})
+    assert world.documents() == before
 
 
 def test_two_deletions_spare_what_is_put_between_and_behind_them() -> None:

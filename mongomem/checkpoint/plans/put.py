@@ -62,6 +62,7 @@ from mongomem.checkpoint.plans.thread_state import (
     PutBase,
     backoff,
     base_from_cache,
+    base_of_new_thread,
     chunk_writes,
     contention_error,
     read_base,
@@ -73,6 +74,7 @@ from mongomem.checkpoint.serde.channels import (
     EncodedCheckpoint,
     ParentState,
     Serialized,
+    are_inline,
     encode,
     serialize_body,
     serialize_values,
@@ -124,15 +126,17 @@ async def put(
 ) -> RunnableConfig:
     """Store a checkpoint; return the config that leads to it.
 
-    One round trip where the caches know thread and parent, two where they do not, and one more for
-    each level of hashes above the first that the parent has. Values are serialized before the first
-    of them, or copied where that takes long: what is stored is what was passed, whatever the caller
-    does to it afterwards. If the parent turns out to be gone, the channels that it would have
-    supplied are serialized then.
+    One round trip where the caches know thread and parent, and where a thread begins with short
+    values; else two, and one more for each level of hashes above the first that the parent has.
+    Values are serialized before the first of them, or copied where that takes long: what is stored
+    is what was passed, whatever the caller does to it afterwards. If the parent turns out to be
+    gone, the channels that it would have supplied are serialized then.
 
     The caches are trusted without a read, because the thread document answers for them: its
     generation is a condition of the command that writes. Reading thread and parent first would cost
-    every put a round trip, and spare a few a second attempt.
+    every put a round trip, and spare a few a second attempt. Chunks are written in front of the
+    thread, so a put that has some is not made on the guess that its thread is new: a thread that
+    refuses it, as one under another key does, keeps nothing of it.
 
     Of a checkpoint that was serialized before, `given` are the bytes of its body and of all its
     channels: they are stored as they are.
@@ -146,6 +150,8 @@ async def put(
     new = _new_checkpoint(context, config, ref, checkpoint, metadata)
     base = base_from_cache(context, ref)
     values = dict(given or await _serialized(context, checkpoint, new.metadata, base))
+    if base is None and are_inline(values):
+        base = base_of_new_thread(context, ref)
     await ensure_setup(context)
     await _store_by_attempts(context, ref, new, values, base)
     context.caches.parents.pop(ref)

@@ -260,6 +260,18 @@ def base_from_cache(context: Context, ref: CheckpointRef) -> PutBase | None:
     return PutBase(thread, True, parent)
 
 
+def base_of_new_thread(context: Context, ref: CheckpointRef) -> PutBase | None:
+    """Return what a put stands on that begins its thread, or None where it does not look as if it
+    did.
+
+    Without a parent, on a thread that the caches do not know, it nearly always does, and needs no
+    read to find out: where the thread is there, its document refuses the new generation.
+    """
+    if ref.checkpoint_id is not None or context.caches.threads.get(ref.thread_id) is not None:
+        return None
+    return PutBase(new_thread(context), False, NO_PARENT)
+
+
 async def read_base(context: Context, ref: CheckpointRef) -> PutBase:
     """Read what a put on `ref` stands on, in one round trip and one for each level of hashes
     above the first.

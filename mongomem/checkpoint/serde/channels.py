@@ -210,6 +210,16 @@ def encode(
     )
 
 
+def are_inline(values: Mapping[str, Serialized]) -> bool:
+    """Say whether new values all stay inline, so that they need no chunk."""
+    return all(_stay(values))
+
+
+def _stay(values: Mapping[str, Serialized]) -> list[bool]:
+    """Say which of the new values stay inline."""
+    return fits([len(data) for _, data in values.values()], FRESH_BYTES, INLINE_BYTES)
+
+
 def _cut(
     kept: Mapping[str, StoredValue],
     fresh: Mapping[str, Serialized],
@@ -263,11 +273,9 @@ def _cut_fresh(
     values: Mapping[str, Serialized], parent: ParentState, key: bytes
 ) -> dict[str, ChunkedValue]:
     """Keep the new values inline for which there is room, and cut the others."""
-    sizes = [len(data) for _, data in values.values()]
-    stay = fits(sizes, FRESH_BYTES, INLINE_BYTES)
     return {
         channel: inline_value(*value)
-        if keep
+        if stays
         else chunk_value(*value, key, parent.referenced.get(channel, NO_PARENT_CHUNKS))
-        for (channel, value), keep in zip(values.items(), stay, strict=True)
+        for (channel, value), stays in zip(values.items(), _stay(values), strict=True)
     }

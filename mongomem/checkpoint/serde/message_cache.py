@@ -74,18 +74,18 @@ class MessageCache:
         if len(value) < MIN_MESSAGES:
             return serde.dumps_typed(value)
         cached = self._cached_elements(value)
-        if 2 * len(cached) < len(value):
+        if 2 * len([one for one in cached if one is None]) > len(value):
             return serde.dumps_typed(value)
         elements = self._dump_elements(serde, value, cached)
         return serde.dumps_typed(value) if elements is None else (MSGPACK, join(elements))
 
     def _dump_elements(
-        self, serde: SerializerProtocol, value: list[Any], cached: dict[int, bytes]
+        self, serde: SerializerProtocol, value: list[Any], cached: list[bytes | None]
     ) -> list[bytes] | None:
         """Serialize the messages that are not `cached`; None where one has no bytes of its own."""
         elements: list[bytes] = []
-        for index, one in enumerate(value):
-            element = cached.get(index) or self._dump_element(serde, one)
+        for one, known in zip(value, cached, strict=True):
+            element = self._dump_element(serde, one) if known is None else known
             if element is None:
                 return None
             elements.append(element)
@@ -113,7 +113,7 @@ class MessageCache:
             self._load_element(serde, element) if snapshot is None else snapshot.copy()
             for snapshot, element in zip(snapshots, elements, strict=True)
         ]
-        if 2 * snapshots.count(None) > len(elements):
+        if 2 * len([one for one in snapshots if one is None]) > len(elements):
             self._check_cached(opening, elements)
         return value
 
@@ -142,17 +142,20 @@ class MessageCache:
         if 2 * len(self._by_data.get_all(elements)) < len(elements):
             self._doorkeeper.refuse(hash(opening.elements))
 
-    def _cached_elements(self, value: list[Any]) -> dict[int, bytes]:
-        """Return the bytes of the messages that match their snapshots, by their indexes."""
+    def _cached_elements(self, value: list[Any]) -> list[bytes | None]:
+        """Return, in order, the bytes of the messages that match their snapshots; None for any
+        other.
+        """
         types, snapshot_by_id = self.types, self._by_id.get
-        return {
-            index: snapshot.data
-            for index, one in enumerate(value)
+        return [
+            snapshot.data
             if type(one) in types
             and type(message_id := one.__dict__.get("id")) is str
             and (snapshot := snapshot_by_id(message_id)) is not None
             and snapshot.matches(one)
-        }
+            else None
+            for one in value
+        ]
 
     def _dump_element(self, serde: SerializerProtocol, value: Any) -> bytes | None:
         """Serialize one element; of a message a copy of its snapshot: nobody can change that

@@ -25,7 +25,7 @@ It needs a thread, and a search would have to wait for it to catch up.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -59,7 +59,7 @@ from mongomem.store.vectors.known_changes import (
 )
 from mongomem.store.vectors.memory_index import Change, MemoryIndex
 from mongomem.store.vectors.selection import Candidate
-from mongomem.store.vectors.watermark import LOWEST_TIMESTAMP, ChangeRead, settled_at
+from mongomem.store.vectors.watermark import LOWEST_TIMESTAMP, ChangeRead
 from mongomem.store.words.bm25 import Hashes, TermStatistics
 
 CHANGE_FIELDS = {"changed_at": 1, "index": 1}
@@ -178,38 +178,21 @@ async def _ensure_loaded(scope: IndexScope, cached: CachedIndex) -> bool:
 async def _load(scope: IndexScope, cached: CachedIndex) -> None:
     """Read a prefix for the first time, in the order of ids; stop where it gets too large.
 
-    Timestamps are left out, since 5,000 of them cost 3 ms. Those of the last seconds are read
-    before: what is read behind them is as of then or newer, and is not read again by the next
-    search.
+    Timestamps are left out, since 5,000 of them cost 3 ms. So what changed within the last seconds
+    is read once more by the next search.
     """
     context = scope.context
     began = context.monotonic()
     server_time, newest = await _server_clock(scope)
-    last_second = max([server_time, *(one.time for one in newest)])
-    recent = await _changes_above(scope, settled_at(last_second))
-    await _load_pages(scope, cached, dict(recent))
-    met = newest + [changed_at for _, changed_at in recent]
-    read = ChangeRead(met, began, context.monotonic(), server_time, context.latest_timestamp())
-    cached.advance(read)
-    cached.has_unique_timestamps = server_time > 0
-    cached.note_known(NOTHING, recent)
-    cached.compact({})
-
-
-async def _load_pages(
-    scope: IndexScope, cached: CachedIndex, changed_at: Mapping[str, Timestamp]
-) -> None:
-    """Load all codes below a prefix, as of the timestamps that some items are known to have."""
     page = Page()
     while (page := await _read_page(scope, page)).changes:
-        if cached.size > scope.context.index_cache.limit:
+        if cached.size > context.index_cache.limit:
             break
-        await _upsert(scope, cached, [_as_of(changed_at, change) for change in page.changes])
-
-
-def _as_of(changed_at: Mapping[str, Timestamp], change: Change) -> Change:
-    """Give a change the timestamp that its item has, if that is one of the last seconds."""
-    return change._replace(changed_at=changed_at[change.id]) if change.id in changed_at else change
+        await _upsert(scope, cached, page.changes)
+    read = ChangeRead(newest, began, context.monotonic(), server_time, context.latest_timestamp())
+    cached.advance(read)
+    cached.has_unique_timestamps = server_time > 0
+    cached.compact({})
 
 
 async def _server_clock(scope: IndexScope) -> tuple[int, list[Timestamp]]:

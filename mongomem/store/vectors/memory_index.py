@@ -263,17 +263,20 @@ class MemoryIndex:
             self._slots = moved[self._slots]
 
     def _remove_rows(self, id: str) -> None:
-        """Remove the rows and the terms of an item; the last rows move into their places."""
+        """Remove the rows and the terms of an item."""
         self._words.remove(id)
         for row in sorted(self._rows.pop(id, ()), reverse=True):
-            last = len(self._item_ids) - 1
-            moved = self._item_ids.pop()
-            if row != last:
-                self._codes[row] = self._codes[last]
-                self._slots[row] = self._slots[last]
-                self._item_ids[row] = moved
-                rows = self._rows[moved]
-                rows[rows.index(last)] = row
+            self._remove_row(row)
+
+    def _remove_row(self, row: int) -> None:
+        """Remove a row; the last row moves into its place."""
+        last = len(self._item_ids) - 1
+        moved = self._item_ids.pop()
+        if row != last:
+            self._codes[row], self._slots[row] = self._codes[last], self._slots[last]
+            self._item_ids[row] = moved
+            rows = self._rows[moved]
+            rows[rows.index(last)] = row
 
     def _scores(self, codes: Codes, query: Vector) -> Vector:
         """Score rows approximately: float32 of shape (rows,), comparable with each other only."""

@@ -7,7 +7,8 @@ HNSW).
 1,536 dimensions, embeddings ready, distinct queries, and one foreign write into the searched
 namespace before each search, so that no cache of results gains anything. Figures are of this
 machine at this hour; the ratios to the peers of the same run are what counts. recall@10 is against
-exact cosine over all vectors.
+exact cosine over all vectors, so every store ranks by meaning alone. What words cost beside it is
+measured in turn, on the same items.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ SMALL, THOUSAND, FIVE_THOUSAND, OTHERS = (
     ("bench", "5000"),
     ("bench", "others"),
 )
+WORDS, WORDS_PER_TEXT, WORDS_PER_QUERY, ROUNDS = 4_000, 20, 6, 4
+
 SIZES = {SMALL: 100, THOUSAND: 1_000, FIVE_THOUSAND: 5_000, OTHERS: 3_900}
 LARGE_SIZES = {("large", "20000"): 20_000, ("large", "100000"): 100_000}
 
@@ -104,6 +107,16 @@ def spaces(sizes: dict[tuple[str, ...], int]) -> dict[tuple[str, ...], Namespace
     return result
 
 
+def some_words(seed: int, count: int) -> str:
+    """Draw words, rare ones less often."""
+    drawn = np.random.default_rng(seed).exponential(WORDS / 8, size=count)
+    return " ".join(f"word{int(one) % WORDS}" for one in drawn)
+
+
+def text_of(row: int) -> str:
+    return f"item {row} {some_words(row, WORDS_PER_TEXT)}"
+
+
 def load(store: BaseStore, space: Namespace) -> float:
     """Put everything, in batches; return seconds."""
     began = time.perf_counter()
@@ -114,7 +127,7 @@ def load(store: BaseStore, space: Namespace) -> float:
                 PutOp(
                     space.labels,
                     f"k{row}",
-                    {"text": f"item {row}", "half": row % 2, "hundredth": row % 100},
+                    {"text": text_of(row), "half": row % 2, "hundredth": row % 100},
                 )
                 for row in rows[start : start + BATCH]
             ]
@@ -134,7 +147,8 @@ class Searches:
         random = np.random.default_rng(salt)
         for number in range(count):
             near = int(random.integers(self.space.first, self.space.first + self.space.size))
-            yield f"query {salt * 1_000 + number} near {near}", near
+            seed = salt * 1_000 + number
+            yield f"query {seed} near {near} {some_words(seed, WORDS_PER_QUERY)}", near
 
     def truth(self, query: str) -> set[str]:
         rows = np.arange(self.space.first, self.space.first + self.space.size)
@@ -149,7 +163,7 @@ class Searches:
         """Search; return the median in milliseconds, and the recall."""
         times, recalls = [], []
         for query, near in self.queries(count, salt):
-            written = {"text": f"item {near}", "half": near % 2, "hundredth": near % 100}
+            written = {"text": text_of(near), "half": near % 2, "hundredth": near % 100}
             foreign.put(self.space.labels, f"k{near}", written)
             began = time.perf_counter()
             found = store.search(self.space.labels, query=query, filter=self.filter, limit=10)
@@ -168,20 +182,22 @@ class Peer:
     name: str
     store: BaseStore
     foreign: BaseStore
-    fresh: Callable[[], BaseStore] | None = None
+    fresh: Callable[..., BaseStore] | None = None
 
 
 @contextmanager
-def mongomem_peer(corpus: Corpus) -> Iterator[Peer]:
+def mongomem_peer(corpus: Corpus, rank: str = "vector") -> Iterator[Peer]:
     with mongodb() as uri, MongoClient(uri) as client, MongoClient(uri) as other:
         name = f"store_bench_{uuid4().hex[:8]}"
         index: Any = {"embed": corpus.arrays, "model": "corpus", "dims": DIMS, "fields": ["text"]}
 
-        def fresh() -> MongoStore:
-            return MongoStore(client, name, index=index, index_cache_bytes=2**30)
+        def fresh(rank: str = rank) -> MongoStore:
+            ranked: Any = index | {"rank": rank}
+            return MongoStore(client, name, index=ranked, index_cache_bytes=2**30)
 
         try:
-            yield Peer("mongomem", fresh(), MongoStore(other, name, index=index), fresh)
+            foreign = MongoStore(other, name, index=index | {"rank": rank})
+            yield Peer("mongomem", fresh(), foreign, fresh)
         finally:
             client.drop_database(name)
 
@@ -260,6 +276,25 @@ def measure(peer: Peer, corpus: Corpus) -> dict[str, tuple[float, float]]:
     return results
 
 
+def measure_words(corpus: Corpus) -> None:
+    """Print what ranking by words costs: hybrid and by meaning, in turn, on the same items."""
+    space = spaces(SIZES)[FIVE_THOUSAND]
+    took: dict[str, list[float]] = {}
+    with mongomem_peer(corpus, "hybrid") as peer:
+        assert peer.fresh
+        load(peer.store, space)
+        time.sleep(6)
+        stores = {rank: peer.fresh(rank) for rank in ("vector", "hybrid")}
+        for number in range(ROUNDS):
+            for rank, store in stores.items():
+                cold, _ = Searches(space, corpus).run(peer.fresh(rank), peer.foreign, 30, count=1)
+                warm, _ = Searches(space, corpus).run(store, peer.foreign, 40 + number)
+                took.setdefault(f"cold, {rank}", []).append(cold)
+                took.setdefault(f"warm, {rank}", []).append(warm)
+    for name, values in sorted(took.items()):
+        print(f"search 5,000 {name:16}{statistics.median(values):>9.2f} ms")
+
+
 def _gets(store: BaseStore, space: Namespace) -> float:
     times = []
     for row in range(space.first, space.first + 200):
@@ -336,9 +371,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="*", choices=list(PEERS), default=list(PEERS))
+    parser.add_argument("--words", action="store_true", help="only what words cost")
     parser.add_argument("--large", action="store_true", help="also 20,000 and 100,000 items")
     options = parser.parse_args()
     corpus = Corpus(sum(SIZES.values()))
+    measure_words(corpus)
+    if options.words:
+        return
     table = {}
     for name in options.only:
         with ExitStack() as stack:

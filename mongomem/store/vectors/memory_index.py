@@ -31,7 +31,8 @@ from mongomem.store.vectors.quantization import (
 from mongomem.store.vectors.selection import Candidate, select_top
 from mongomem.store.vectors.watermark import HIGHEST_TIMESTAMP
 from mongomem.store.words.bm25 import Hashes, TermStatistics, WordQuery
-from mongomem.store.words.term_index import NO_SLOT, Slots, TermIndex
+from mongomem.store.words.occurrences import Slots
+from mongomem.store.words.term_index import NO_SLOT, TermIndex
 
 BLOCK_ROWS = 256
 """Rows converted to float32 at a time: at 1,536 dimensions 1.5 MB, which stay in the cache of a

@@ -7,8 +7,10 @@ stems         the ending that a word loses: own rules for English, Snowball for 
 languages     stop words: the words that tell nothing
 stored_terms  the terms of an item as bytes of its document
 bm25          what a term is worth, and what the terms of an item score
+occurrences   which item has which term how often: arrays
 term_index    the terms of one namespace prefix in memory
 query         the terms of a query, and its phrases in double quotes
 
-``query`` imports ``analysis``, and ``term_index`` imports ``stored_terms`` and ``bm25``.
+``term_index`` imports ``occurrences``, ``stored_terms`` and ``bm25``, and ``query`` imports
+``analysis``.
 """

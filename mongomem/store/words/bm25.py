@@ -90,23 +90,3 @@ class WordQuery:
         normal = K1 * (1 - B + B * lengths / self.average_length)
         parts: Weights = self.weights[terms] * counts * (K1 + 1) / (counts + normal)
         return parts
-
-
-def find_terms(wanted: Hashes, hashes: Hashes) -> tuple[Places, Places]:
-    """Find the occurrences of terms: their places in `hashes`, and which of the terms each is.
-
-    A few terms are compared one after the other, which is the fastest; many are looked up.
-    """
-    if len(wanted) <= MOST_COMPARED:
-        found = [np.flatnonzero(hashes == one) for one in wanted]
-        terms = np.repeat(np.arange(len(wanted)), [len(places) for places in found])
-        return np.concatenate([np.empty(0, np.intp), *found]), terms
-    order = np.argsort(wanted)
-    nearest = np.searchsorted(wanted, hashes, sorter=order).clip(max=len(wanted) - 1)
-    candidates = order[nearest]
-    places = np.flatnonzero(wanted[candidates] == hashes)
-    return places, candidates[places]
-
-
-MOST_COMPARED = 32
-"""Up to so many terms of a query are compared with all occurrences."""

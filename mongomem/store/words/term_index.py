@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mongomem.store.words.bm25 import Hashes, TermStatistics, WordQuery, find_terms
+from mongomem.store.words.bm25 import Hashes, TermStatistics, WordQuery
+from mongomem.store.words.occurrences import Growing, Occurrences, Slots
 from mongomem.store.words.stored_terms import DecodedTerms, are_terms, decode_terms
 
 NO_SLOT = 0
@@ -28,34 +29,6 @@ SLOT_BYTES = 160
 FEW_REMOVED = 1_000
 """So many removed items are never packed."""
 
-Slots = npt.NDArray[np.int32]
-Array = npt.NDArray[Any]
-
-
-@dataclass(slots=True)
-class Growing:
-    """An array that is appended to; its room grows by half."""
-
-    room: Array
-    used: int = 0
-
-    @property
-    def values(self) -> Array:
-        return self.room[: self.used]
-
-    def append(self, values: Array) -> None:
-        wanted = self.used + len(values)
-        if wanted > len(self.room):
-            grown = np.empty(max(wanted, self.used * 3 // 2), dtype=self.room.dtype)
-            grown[: self.used] = self.values
-            self.room = grown
-        self.room[self.used : wanted] = values
-        self.used = wanted
-
-
-def _growing(first: Sequence[float], dtype: Any) -> Growing:
-    return Growing(np.array(first, dtype=dtype), len(first))
-
 
 @dataclass(slots=True)
 class TermIndex:
@@ -66,17 +39,14 @@ class TermIndex:
     """
 
     mark: bytes | None
-    _hashes: Growing = field(default_factory=lambda: _growing((), np.uint32))
-    _counts: Growing = field(default_factory=lambda: _growing((), np.uint8))
-    _owners: Growing = field(default_factory=lambda: _growing((), np.int32))
-    _lengths: Growing = field(default_factory=lambda: _growing((0,), np.float32))
+    _occurrences: Occurrences = field(default_factory=Occurrences)
+    _lengths: Growing = field(default_factory=lambda: Growing.of((0,), np.float32))
     _slots: dict[str, int] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
         """Bytes held, about."""
-        arrays = (self._hashes, self._counts, self._owners)
-        return sum(array.room.nbytes for array in arrays) + SLOT_BYTES * len(self._slots)
+        return self._occurrences.size + SLOT_BYTES * len(self._slots)
 
     def slots(self, ids: Sequence[str]) -> list[int]:
         """Return the slots of items."""
@@ -108,31 +78,34 @@ class TermIndex:
         old = [NO_SLOT, *self._slots.values()]
         moved = np.full(self._lengths.used, NO_SLOT, dtype=np.int32)
         moved[old] = np.arange(len(old))
-        self._keep(np.flatnonzero(moved[self._owners.values]), moved)
+        owners = self._occurrences.owners.values
+        self._occurrences.keep(np.flatnonzero(moved[owners]), moved)
         self._lengths = Growing(self._lengths.values[old], len(old))
         self._slots = {item: int(moved[slot]) for item, slot in self._slots.items()}
         return moved
 
     def statistics(self, hashes: Hashes) -> TermStatistics:
         """Count the items that have each of some terms."""
-        places, terms = find_terms(hashes, self._hashes.values)
-        is_here = self._lengths.values[self._owners.values[places]] != REMOVED
+        places, terms = self._occurrences.find(hashes)
+        is_here = self._lengths.values[self._occurrences.owners.values[places]] != REMOVED
         frequencies = np.bincount(terms[is_here], minlength=len(hashes))
         total = float(self._lengths.values.clip(min=0).sum(dtype=np.float64))
         return TermStatistics(len(self._slots), total, frequencies)
 
     def scores(self, query: WordQuery) -> npt.NDArray[np.float32]:
         """Score all slots: float32 of shape (slots,)."""
-        places, terms = find_terms(query.hashes, self._hashes.values)
-        owners = self._owners.values[places]
-        parts = query.parts(terms, self._counts.values[places], self._lengths.values[owners])
+        places, terms = self._occurrences.find(query.hashes)
+        owners = self._occurrences.owners.values[places]
+        counts = self._occurrences.counts.values[places]
+        parts = query.parts(terms, counts, self._lengths.values[owners])
         scores = np.bincount(owners, parts, minlength=self._lengths.used)
         return np.minimum(scores, 1).astype(np.float32)
 
     def holding(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """Say of each slot whether it has all of some terms, or is that of items without terms."""
-        places, _ = find_terms(hashes, self._hashes.values)
-        counts = np.bincount(self._owners.values[places], minlength=self._lengths.used)
+        places, _ = self._occurrences.find(hashes)
+        owners = self._occurrences.owners.values[places]
+        counts = np.bincount(owners, minlength=self._lengths.used)
         found: npt.NDArray[np.bool_] = counts == len(hashes)
         found[NO_SLOT] = True
         return found
@@ -144,13 +117,5 @@ class TermIndex:
         first = self._lengths.used
         slots = np.arange(first, first + len(ids), dtype=np.int32)
         self._slots.update(zip(ids, slots.tolist(), strict=True))
-        self._hashes.append(terms.hashes)
-        self._counts.append(terms.counts)
-        self._owners.append(np.repeat(slots, terms.sizes))
+        self._occurrences.append(terms.hashes, terms.counts, np.repeat(slots, terms.sizes))
         self._lengths.append(terms.lengths())
-
-    def _keep(self, places: Array, moved: Slots) -> None:
-        """Keep some occurrences, of slots that have moved."""
-        for array in (self._hashes, self._counts, self._owners):
-            array.room, array.used = array.values[places], len(places)
-        self._owners.room = moved[self._owners.room]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from collections.abc import Mapping
 
@@ -13,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mongomem.store.words.analysis import DEFAULT_LANGUAGE, analyser_for
-from mongomem.store.words.bm25 import K1, MOST_COMPARED, B, WordQuery
+from mongomem.store.words.bm25 import K1, B, WordQuery
+from mongomem.store.words.occurrences import FEW_APPENDED, MOST_COMPARED
 from mongomem.store.words.query import parse_query
 from mongomem.store.words.stored_terms import are_terms, encode_terms, hash_of, mark_of
 from mongomem.store.words.term_index import FEW_REMOVED, TermIndex
@@ -84,6 +86,21 @@ def test_many_terms_are_looked_up_as_few_are_compared() -> None:
     index.add({item: stored(terms) for item, terms in items.items()})
     for count in (MOST_COMPARED, MOST_COMPARED + 1):
         query = [f"t{number}" for number in range(count)]
+        expected = pytest.approx(plain_scores(items, query), abs=1e-6)
+        assert scores_of(index, [*items], query) == expected
+
+
+def test_terms_are_found_in_order_and_behind_it() -> None:
+    source = random.Random(2)
+    index, items = TermIndex(MARK), dict[str, list[str]]()
+    for turn in range(6):
+        new = {
+            f"i{turn} {n}": [f"t{source.randrange(90)}" for _ in range(9)]
+            for n in range(FEW_APPENDED // 8)
+        }
+        index.add({item: stored(terms) for item, terms in new.items()})
+        items |= new
+        query = [f"t{source.randrange(99)}" for _ in range(1 + 20 * turn)]
         expected = pytest.approx(plain_scores(items, query), abs=1e-6)
         assert scores_of(index, [*items], query) == expected
 

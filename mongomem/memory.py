@@ -65,9 +65,8 @@ def _checked_namespace_function(
 class MongoMemory:
     """A saver, a store and a cache on one client and one database.
 
-        graph = builder.compile(
-            checkpointer=memory.saver, store=memory.store, cache=memory.cache
-        )
+    A graph takes them by ``compile(checkpointer=memory.saver, store=memory.store,
+    cache=memory.cache)``.
 
     The cache holds results of nodes by their input, and not by user: erasing and exporting a user
     leave it as it is. ``memory.cache.clear()`` removes what it holds.

@@ -22,6 +22,7 @@ from pymongo.errors import AutoReconnect, OperationFailure, ServerSelectionTimeo
 
 from mongomem import ConfigurationError, MongoCache, MongoMemory, UnstorableValueError, UsageError
 from mongomem.cache.documents.entry import MAX_DOCUMENT_BYTES, entry_id, is_own_id
+from mongomem.engine.runners import BlockingRunner
 from mongomem.testing import FailingRunner, MongomockDatabase
 from support.caches import NS, World
 from support.savers import Calls
@@ -347,6 +348,18 @@ def test_a_lost_connection_costs_the_entries_and_nothing_else(
             assert cache.get([KEY]).get(KEY) in (None, number)
     assert cache.get([KEY]) == {KEY: 2}
     assert len(caplog.records) == 1
+
+
+def test_every_time_that_the_server_is_lost_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    cache = failing(0, AutoReconnect("lost"))
+    works = replace(cache._runners, run=BlockingRunner(cache._runners.run.database))
+    with caplog.at_level(logging.WARNING, "mongomem"):
+        for told in (1, 2):
+            cache._runners = failing(0, AutoReconnect("lost"))._runners
+            assert cache.get([KEY]) == {}
+            cache._runners = works
+            assert cache.get([KEY]) == {}
+            assert len(caplog.records) == told
 
 
 @pytest.mark.parametrize("at", range(1, 7))

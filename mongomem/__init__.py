@@ -4,9 +4,11 @@
         graph = builder.compile(checkpointer=memory.saver, store=memory.store)
 
 `MongoSaver` keeps the state of threads, `MongoStore` what outlives them, `MongoMemory` holds both.
-`MongoMemory.user` is one user of both.
+`MongoMemory.user` is one user of both. `MongoCache` keeps results of nodes
+(``compile(cache=memory.cache)``).
 """
 
+from mongomem.cache.cache import MongoCache
 from mongomem.checkpoint.documents.thread_list import Thread
 from mongomem.checkpoint.plans.prune import PruneReport
 from mongomem.checkpoint.saver import MongoSaver
@@ -53,6 +55,7 @@ __all__ = [
     "ItemVectors",
     "LocalServer",
     "LocalServerError",
+    "MongoCache",
     "MongoMemory",
     "MongoSaver",
     "MongoStore",

@@ -1,4 +1,6 @@
-"""MongoMemory: both memories on one client and one database, and what only both together can do."""
+"""MongoMemory: both memories and the cache on one client and one database, and what only both
+memories together can do.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from langgraph.store.base import NOT_PROVIDED, IndexConfig, NotProvided, TTLConf
 from pymongo import AsyncMongoClient
 
 from mongomem.arguments import shown
+from mongomem.cache.cache import MongoCache
 from mongomem.checkpoint.context import checked_keys
 from mongomem.checkpoint.documents.config import Identifier, identifier
 from mongomem.checkpoint.saver import MongoSaver
@@ -34,16 +37,17 @@ if TYPE_CHECKING:  # a name for annotations alone
 HELD_OPTIONS: Mapping[str, Callable[..., Any]] = {
     "saver_options": MongoSaver,
     "store_options": MongoStore,
+    "cache_options": MongoCache,
 }
 """The options of a memory that hold options of what it is made of."""
 
 SHARED_OPTIONS = frozenset({"db_name", "collection_prefix", "auto_setup"})
-"""What saver and store have in common: an option of the memory, so that it is of both."""
+"""What saver, store and cache have in common: an option of the memory, so that it is of all."""
 
 
 def _held(name: str, given: object, **own: Any) -> dict[str, Any]:
-    """Return the options of a saver or a store: those of the memory, and those that are given by
-    themselves.
+    """Return the options of a saver, a store or a cache: those of the memory, and those that are
+    given by themselves.
     """
     return {**own, **checked_options(name, given, HELD_OPTIONS[name], SHARED_OPTIONS)}
 
@@ -59,7 +63,13 @@ def _checked_namespace_function(
 
 
 class MongoMemory:
-    """A saver and a store on one client and one database.
+    """A saver, a store and a cache on one client and one database.
+
+    A graph takes them by ``compile(checkpointer=memory.saver, store=memory.store,
+    cache=memory.cache)``.
+
+    The cache holds results of nodes by their input, and not by user: erasing and exporting a user
+    leave it as it is. ``memory.cache.clear()`` removes what it holds.
 
     Args:
         client: A ``MongoClient``, an ``AsyncMongoClient`` or a ``mongomock.MongoClient``. The
@@ -67,8 +77,8 @@ class MongoMemory:
         db_name: The database. None: the one that the client's connection string names, else
             ``mongomem``.
         index: How the store embeds items for ``search(query=...)``: LangGraph's ``IndexConfig``.
-        serde: Serializer of the threads' state; an ``EncryptedSerializer`` encrypts that and
-            nothing of the store.
+        serde: Serializer of the threads' state and of the cache; an ``EncryptedSerializer``
+            encrypts these and nothing of the store.
         ttl: Life of unused items, as LangGraph's ``TTLConfig``.
         thread_ttl: Life of unused threads, in minutes or as a ``timedelta``; None for ever, not
             given as the collections have it.
@@ -80,6 +90,7 @@ class MongoMemory:
             `mongomem.user_namespace` unless another function is given.
         saver_options: Further options of `MongoSaver`.
         store_options: Further options of `MongoStore`.
+        cache_options: Further options of `MongoCache`.
 
     Does no I/O.
     """
@@ -99,6 +110,7 @@ class MongoMemory:
         user_namespace: Callable[[str], tuple[str, ...]] = user_namespace,
         saver_options: Mapping[str, Any] | None = None,
         store_options: Mapping[str, Any] | None = None,
+        cache_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._client = client
         self._owns_client = False
@@ -109,8 +121,10 @@ class MongoMemory:
         others = checked_keys("metadata_indexes", own_saver.get("metadata_indexes", ()))
         own_saver["metadata_indexes"] = (user_key, *others)
         own_store = _held("store_options", store_options, index=index, ttl=ttl)
+        own_cache = _held("cache_options", cache_options, serde=own_saver["serde"])
         self.saver = MongoSaver(client, db_name, **shared, **own_saver)
         self.store = MongoStore(client, db_name, **shared, **own_store)
+        self.cache: MongoCache[Any] = MongoCache(client, db_name, **shared, **own_cache)
         self._runners = self.saver._runners
 
     @classmethod
@@ -216,14 +230,16 @@ class MongoMemory:
             await self._client.close()
 
     def setup(self) -> None:
-        """Prepare the collections of both. Idempotent."""
+        """Prepare the collections of saver, store and cache. Idempotent."""
         self.saver.setup()
         self.store.setup()
+        self.cache.setup()
 
     async def asetup(self) -> None:
         """Do what `setup` does."""
         await self.saver.asetup()
         await self.store.asetup()
+        await self.cache.asetup()
 
     def user(self, user_id: Identifier) -> User:
         """Return one user of both memories: config, threads, memories and profile.
@@ -244,7 +260,7 @@ class MongoMemory:
         Threads are those that were ever put for the user, also where others had a part in them: run
         graphs with ``{"configurable": {"user_id": ...}}``. An id that is an int, a UUID, an
         ObjectId or an enum is one with its string. What was being put meanwhile is not shown, and
-        is removed once the `grace` of the saver is over.
+        is removed once the `grace` of the saver is over. The cache is left as it is.
         """
         return self.user(user_id).erase()
 

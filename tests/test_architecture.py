@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from mongomem.cache.cache import MongoCache
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.memory import MongoMemory
 from mongomem.store.store import MongoStore
@@ -90,6 +91,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         ),
         *("engine.commands", "engine.effects", "engine.writes"),
     },
+    "cache.losses": set(),
+    "cache.documents": {
+        *("cache.documents", "checkpoint.serde", "engine.commands", "schema.indexes"),
+    },
+    "cache.context": {"cache.losses", "cache.documents", "checkpoint.serde"},
+    "cache.plans": {
+        *("cache.plans", "cache.context", "cache.documents", "checkpoint.serde", "schema"),
+        *("engine.commands", "engine.effects", "engine.writes"),
+    },
+    "cache.cache": {"cache", "checkpoint.serde", "engine", "schema.names"},
     "checkpoint.saver": {"checkpoint", "engine", "schema.names"},
     "checkpoint.thread_methods": {"checkpoint", "engine"},
     "store.sweeper": {"store.documents"},
@@ -104,14 +115,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "user_export": set(),
     "user": {"checkpoint", "store", "engine", "transfer", "user_data", "user_export"},
     "memory": {
-        *("checkpoint", "store", "engine", "schema.names", "transfer"),
+        *("checkpoint", "store", "cache", "engine", "schema.names", "transfer"),
         *("user", "user_data", "user_export", "user_labels"),
     },
 }
 """By a folder or a module what it may import of mongomem, beside what is `COMMON`. The two memories
-know nothing of each other: only `memory`, `user`, `user_data` and `transfer` see both."""
+know nothing of each other: only `memory`, `user`, `user_data` and `transfer` see both. The cache
+knows of the saver what makes bytes of values, and nothing of the store."""
 
-BELOW_THE_ENGINE = ("checkpoint.", "store.", "schema.", "transfer.", "user_data", "user_labels")
+BELOW_THE_ENGINE = (
+    *("checkpoint.", "store.", "cache.", "schema.", "transfer.", "user_data", "user_labels"),
+)
 """What knows no client, no event loop and no thread: plans of commands, and what is pure."""
 
 ON_LOOPS = {"mongomem.store.sweeper"}
@@ -125,6 +139,7 @@ SURFACES = (
     "mongomem.checkpoint.thread_methods",
     "mongomem.store.store",
     "mongomem.store.namespace_methods",
+    "mongomem.cache.cache",
 )
 """Classes that users see. Their public methods decide nothing: one expression, and at most the
 checked argument that it takes."""
@@ -226,6 +241,7 @@ def test_folders_import_what_they_may(rule: str) -> None:
 def test_every_folder_has_its_rule() -> None:
     free = {
         "mongomem.__init__",
+        "mongomem.cache.__init__",
         "mongomem.checkpoint.__init__",
         "mongomem.store.__init__",
         "mongomem.testing",
@@ -352,7 +368,7 @@ def parameters(method: Any) -> list[inspect.Parameter]:
     return list(inspect.signature(method).parameters.values())
 
 
-@pytest.mark.parametrize("cls", [MongoSaver, MongoStore, MongoMemory, User])
+@pytest.mark.parametrize("cls", [MongoSaver, MongoStore, MongoCache, MongoMemory, User])
 def test_sync_and_async_are_twins(cls: type) -> None:
     names = public_methods(cls)
     asynchronous = {name for name in names if name[1:] in names and name[0] == "a"}

@@ -144,6 +144,11 @@ async def use(memory: MongoMemory, kind: str) -> None:
     assert await store("list_namespaces") == [("ada",)]
     await store("delete", ("ada",), "k")
     assert await store("reindex") == 0
+    cache, full_key = Calls(memory.cache, kind), (("node",), "k")
+    await cache("set", {full_key: (1, 60)})
+    assert await cache("get", [full_key]) == {full_key: 1}
+    await cache("clear", [("node",)])
+    await cache("clear")
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
@@ -180,8 +185,8 @@ async def test_a_missing_right_to_create_indexes_is_one_error(
     database: str,
 ) -> None:
     if has_collections:
-        for name in ("mongomem_checkpoints", "mongomem_checkpoint_writes", "mongomem_store_items"):
-            administrator[database].create_collection(name)
+        for name in ("checkpoints", "checkpoint_writes", "store_items", "cache_entries"):
+            administrator[database].create_collection(f"mongomem_{name}")
     calls = {
         "mongomem_checkpoint_writes lacks indexes: writes": Steps(Calls(memory.saver, kind)).put(
             a=1
@@ -189,6 +194,9 @@ async def test_a_missing_right_to_create_indexes_is_one_error(
         "mongomem_store_items lacks indexes: by_update, by_change, by_path, by_expiry": Calls(
             memory.store, kind
         )("put", ("ada",), "k", {"text": "tea"}),
+        "mongomem_cache_entries lacks indexes: by_expiry": Calls(memory.cache, kind)(
+            "set", {(("node",), "k"): (1, 60)}
+        ),
         "lacks indexes": Calls(memory, kind)("setup"),
     }
     for message, call in calls.items():

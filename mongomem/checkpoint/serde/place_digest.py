@@ -91,6 +91,14 @@ def checkpoint_binding(
     )
 
 
+def cache_entry_binding(
+    namespace: tuple[str, ...], key: str, kind: str, expires_at: datetime | None
+) -> Binding:
+    """Bind the value of an entry of a cache to its namespace and key, its type and its life."""
+    end = None if expires_at is None else (expires_at - BEGAN) // MILLISECOND
+    return Binding(_digest(["cache_entry", [*namespace], key, kind, end]))
+
+
 def _description(value: StoredValue) -> list[Any]:
     return [value.type, value.size, len(value.inline), [names.hex() for names in value.hash_levels]]
 

@@ -1,0 +1,93 @@
+"""What every plan of the cache is given: options, serializer, clock and what calls share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from mongomem.arguments import checked_flag, shown
+from mongomem.cache.documents.entry import Collections
+from mongomem.cache.losses import Losses
+from mongomem.checkpoint.serde.serializer import Policy, ValueSerializer
+from mongomem.errors import ConfigurationError
+
+POLICY = Policy(allow_unbound=False)
+"""Entries were bound to their places from the first on."""
+
+
+@dataclass(slots=True)
+class SetupState:
+    """What this process has seen or done already.
+
+    Attributes:
+        is_ours: Nobody else uses the collection.
+        is_set_up: Its index exists.
+    """
+
+    is_ours: bool = False
+    is_set_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a cache was made with, and what its calls share.
+
+    Attributes:
+        clock: Returns the time, aware and in UTC.
+        auto_setup: Whether the first write creates the index.
+        setup_state: What was seen or done already.
+        losses: What could not be read, kept or reached.
+    """
+
+    names: Collections
+    clock: Callable[[], datetime]
+    auto_setup: bool
+    setup_state: SetupState = field(default_factory=SetupState)
+    losses: Losses = field(default_factory=Losses)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The options of a cache, and its serializer as of this call."""
+
+    options: Options
+    serializer: ValueSerializer
+
+    @property
+    def entries(self) -> str:
+        return self.options.names.entries
+
+    def now(self) -> datetime:
+        """Return the time as MongoDB keeps it: in whole milliseconds.
+
+        Raises:
+            ConfigurationError: The clock returns something else than an aware time.
+        """
+        time: Any = self.options.clock()
+        if not isinstance(time, datetime) or time.tzinfo is None:
+            raise ConfigurationError(
+                f"clock must tell the time as an aware datetime, not {shown(time)}"
+            )
+        try:
+            now = time.astimezone(timezone.utc)
+        except Exception as error:  # out of the range of dates, or whatever a time zone does
+            raise ConfigurationError(
+                f"clock tells a time that has no equal in UTC: {shown(time)}"
+            ) from error
+        return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+
+def options_for(collection_prefix: str, *, auto_setup: Any, clock: Any) -> Options:
+    """Check the options of a cache and put them together.
+
+    Raises:
+        ConfigurationError: An option is of the wrong kind.
+    """
+    if not callable(clock):
+        raise ConfigurationError(
+            f"clock must be a function that tells the time, not {shown(clock)}"
+        )
+    checked = checked_flag("auto_setup", auto_setup, ConfigurationError)
+    return Options(Collections(collection_prefix), clock, checked)

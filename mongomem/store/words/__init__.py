@@ -10,5 +10,6 @@ bm25          what a term is worth, and what the terms of an item score
 term_index    the terms of one namespace prefix in memory
 query         the terms of a query, and its phrases in double quotes
 
-``query`` imports ``analysis``, and ``term_index`` imports ``stored_terms`` and ``bm25``.
+``query`` imports ``analysis`` and ``scripts``, and ``term_index`` imports ``stored_terms`` and
+``bm25``.
 """

@@ -174,8 +174,11 @@ class MemoryIndex:
             error_bound = self._error_bound(codes, query)
             scores = self._scores(codes, query)
         if words is not None:
-            scores = fused(scores, self._words.scores(words)[slots])
-            error_bound = fused_bound(error_bound)
+            reached = self._words.scores(words)[slots]
+            scores, error_bound = fused(scores, reached), fused_bound(error_bound)
+            if words.is_needed:
+                rows: list[int] = np.flatnonzero(reached).tolist()
+                scores, codes, item_ids = scores[rows], codes[rows], [item_ids[n] for n in rows]
         return select_top(scores, codes["residual"], item_ids, count, error_bound)
 
     def _restricted(self, ids: Collection[str] | None) -> tuple[Codes, Slots, Sequence[str]]:

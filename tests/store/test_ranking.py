@@ -330,6 +330,27 @@ def test_terms_of_another_text_do_not_count(mongo_client: MongoClient, database_
     fresh = MongoStore(mongo_client, database_name, index=HYBRID)
     for one in (store, fresh):
         assert scored(one.search(NS, query="red bird")) == [("a", 0.0)]
+    assert (store.reindex(), store.reindex()) == (1, 0)
+    assert scored(store.search(NS, query="green fish")) == [("a", pytest.approx(1.0))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_reindex_finds_terms_that_do_not_count(
+    kind: str, mongo_uri: str, database_name: str
+) -> None:
+    embedder = bag_of_words(DIMS)
+    async with client_of(kind, mongo_uri) as client:
+        store = store_on(client, kind, database_name, index={**HYBRID, "embed": embedder})
+        german = {**HYBRID, "embed": embedder, "language": "german"}
+        other = store_on(client, kind, database_name, index=german)
+        await store("put", NS, "a", {"text": "die Häuser am Fluss"})
+        assert await other("reindex") == 1
+        # This store has compared its configuration less than ten seconds ago.
+        await store("put", NS, "b", {"text": "die Häuser am Berg"})
+        assert await other("reindex") == 1
+        assert await other("reindex") == 0
+        found = await other("search", NS, query="Haus", explain=True)
+        assert [item.words > 0.5 for item in found] == [True, True]
 
 
 @pytest.mark.parametrize("kind", KINDS)

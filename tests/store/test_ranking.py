@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import PutOp
-from pymongo import MongoClient
+from pymongo import MongoClient, monitoring
 
 from mongomem import MongoStore
 from mongomem.errors import ConfigurationError, IndexMismatchError, InvalidInputError
@@ -150,6 +153,65 @@ async def test_words_alone_need_no_embedder(kind: str, mongo_uri: str, database_
         assert await store("reindex") == 0
 
 
+def test_words_alone_read_the_items_with_a_word_of_the_query_only(
+    mongo_uri: str, database_name: str
+) -> None:
+    heard = CommandListener()
+    with MongoClient(mongo_uri, event_listeners=[heard]) as client:
+        store = MongoStore(client, database_name, index=WORDS)
+        texts = {f"k{number:03}": "red bird" for number in range(600)} | {"one": "blue whale"}
+        store.batch([PutOp(NS, key, {"text": text}) for key, text in texts.items()])
+        for query, best in (("whale", "one"), ("coffee", None), ("the", None)):
+            heard.read = 0
+            found = store.search(NS, query=query, limit=5, min_score=1e-6)
+            assert keys(found) == [best] * bool(best)
+            assert heard.read == len(found)
+
+
+class CommandListener(monitoring.CommandListener):
+    """Counts the items that come with a value."""
+
+    read = 0
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        """Wait for the reply."""
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        documents = event.reply.get("cursor", {}).get("firstBatch", ())
+        self.read += sum("value" in document for document in documents)
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None:
+        """Leave the error to the caller."""
+
+
+@pytest.mark.parametrize("index", [HYBRID, WORDS], ids=["hybrid", "words"])
+def test_a_phrase_of_stop_words_finds_what_has_it(
+    mongo_client: MongoClient, database_name: str, index: Any
+) -> None:
+    texts = {"band": "We heard The Who in Leeds", "other": "the bird who sang", "none": "fish"}
+    store = MongoStore(mongo_client, database_name, index=index)
+    store.batch([PutOp(NS, key, {"text": text}) for key, text in texts.items()])
+    for query in ('"the who"', '"The Who" coffee'):
+        assert keys(store.search(NS, query=query)) == ["band"]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda item: pickle.loads(pickle.dumps(item))])
+def test_an_explained_item_is_copied_and_stored_with_both_parts(
+    mongo_client: MongoClient, database_name: str, copied: Any
+) -> None:
+    store = MongoStore(mongo_client, database_name, index=HYBRID)
+    store.put(NS, "a", {"text": "red bird"})
+    (found,) = store.search(NS, query="red", explain=True)
+    serializer = JsonPlusSerializer(
+        allowed_msgpack_modules=[(ExplainedItem.__module__, ExplainedItem.__name__)]
+    )
+    stored = serializer.loads_typed(serializer.dumps_typed([found]))[0]
+    assert "words=1.0" in repr(found)
+    for one in (copied(found), stored):
+        assert type(one) is ExplainedItem
+        assert one.dict() == found.dict()
+
+
 def test_a_score_is_explained_on_request(mongo_client: MongoClient, database_name: str) -> None:
     store = MongoStore(mongo_client, database_name, index=HYBRID)
     texts = {"a": "red bird", "b": "green bird", "c": "blue fish"}
@@ -268,6 +330,27 @@ def test_terms_of_another_text_do_not_count(mongo_client: MongoClient, database_
     fresh = MongoStore(mongo_client, database_name, index=HYBRID)
     for one in (store, fresh):
         assert scored(one.search(NS, query="red bird")) == [("a", 0.0)]
+    assert (store.reindex(), store.reindex()) == (1, 0)
+    assert scored(store.search(NS, query="green fish")) == [("a", pytest.approx(1.0))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_reindex_finds_terms_that_do_not_count(
+    kind: str, mongo_uri: str, database_name: str
+) -> None:
+    embedder = bag_of_words(DIMS)
+    async with client_of(kind, mongo_uri) as client:
+        store = store_on(client, kind, database_name, index={**HYBRID, "embed": embedder})
+        german = {**HYBRID, "embed": embedder, "language": "german"}
+        other = store_on(client, kind, database_name, index=german)
+        await store("put", NS, "a", {"text": "die Häuser am Fluss"})
+        assert await other("reindex") == 1
+        # This store has compared its configuration less than ten seconds ago.
+        await store("put", NS, "b", {"text": "die Häuser am Berg"})
+        assert await other("reindex") == 1
+        assert await other("reindex") == 0
+        found = await other("search", NS, query="Haus", explain=True)
+        assert [item.words > 0.5 for item in found] == [True, True]
 
 
 @pytest.mark.parametrize("kind", KINDS)

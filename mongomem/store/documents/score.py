@@ -59,20 +59,21 @@ def scored_documents(
     for item, meaning in _best_scores(indexing, ranking, comparable).items():
         if meaning is None:
             scored.damaged.append(item)
-        elif (score := _score(indexing, meaning, words.get(item, 0.0))) is not None:
+        elif (score := _score(indexing, ranking, meaning, words.get(item, 0.0))) is not None:
             scored.scores[item] = score
     return scored
 
 
-def _score(indexing: IndexSettings, meaning: float, words: float) -> Score | None:
+def _score(indexing: IndexSettings, ranking: Ranking, meaning: float, words: float) -> Score | None:
     """Score an item by both parts, or by the one that there is; None where it has no word of the
-    query and nothing else counts.
+    query and needs one.
     """
     if indexing.analyser is None:
         return Score(meaning, meaning=meaning)
     if indexing.has_vectors:
         return Score(float(fused(meaning, words)), meaning=meaning, words=words)
-    return Score(words, words=words) if words else None
+    is_answer = words or ranking.words is None or not ranking.words.is_needed
+    return Score(words, words=words) if is_answer else None
 
 
 def _word_scores(

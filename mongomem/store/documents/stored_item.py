@@ -77,6 +77,10 @@ class ExplainedItem(SearchItem):
         super().__init__(**fields)
         self.meaning, self.words = meaning, words
 
+    def dict(self) -> dict[str, Any]:
+        """Return all fields, as LangGraph prints an item and stores it in the state of a graph."""
+        return {**super().dict(), "meaning": self.meaning, "words": self.words}
+
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:

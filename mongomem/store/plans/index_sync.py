@@ -306,7 +306,7 @@ async def _apply_items(scope: IndexScope, cached: CachedIndex, began: float) -> 
         return False
     changes = timestamps_in(found)
     outdated = {*cached.outdated(changes)}
-    documents = [document for document in found if document["_id"] in outdated]
+    documents = [one for one in found if is_id(one["_id"]) and one["_id"] in outdated]
     await _upsert(scope, cached, _changes_in(documents, scope.indexing))
     _note_changes(scope, cached, began, changes)
     cached.note_known(NOTHING, changes)

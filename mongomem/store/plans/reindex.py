@@ -36,13 +36,17 @@ from mongomem.store.documents.item import (
     name_of,
     vectors_of,
 )
-from mongomem.store.documents.namespace import SEPARATOR, namespace_of
+from mongomem.store.documents.namespace import SEPARATOR, namespace_of, split_by_bytes
 from mongomem.store.documents.stored_item import texts_in
 from mongomem.store.plans.model_check import check_model
 from mongomem.store.plans.put import embed
 from mongomem.store.plans.setup import CONFIGURATION, ensure_setup, mismatch, stored_config
+from mongomem.store.words.stored_terms import are_terms
 
 PAGE_SIZE = 100
+
+TERMS_PAGE_SIZE = 4_096
+"""Items whose codes and terms are read at a time: 6 MB at 1,536 dimensions."""
 
 REINDEX_FIELDS = {**ITEM_FIELDS, "index_fields": 1, "changed_at": 1, "generation": 1, "vectors": 1}
 
@@ -130,7 +134,9 @@ async def reindex(context: Context, force: bool = False) -> int:
         context.setup_state.accept_config(claim.target, context.monotonic())
         await check_model(context, claim.target)
     if _finds_other_terms(claim):
-        await _remove_terms(context)
+        await _remove_terms(context, {"terms": {"$exists": True}})
+    elif claim.is_stored and claim.target.mark is not None:
+        await _remove_stale_terms(context, claim.target, claim.target.mark)
     total, last = await _passes(context, claim)
     await _store_config(context, claim)
     await _finish(context, claim)
@@ -145,11 +151,36 @@ def _finds_other_terms(claim: Claim) -> bool:
     return known is not None and claim.target.settings.get("analyser", known) != known
 
 
-async def _remove_terms(context: Context) -> None:
-    """Remove the terms of all items, which then rank by meaning alone until they are converted."""
+async def _remove_stale_terms(context: Context, target: IndexSettings, mark: bytes) -> None:
+    """Remove terms that are damaged, or of another analyser or another text. Reads all codes.
+
+    Writers left them who had not heard of a change of the language yet, or who know no terms.
+    """
+    page = await _with_terms(context, target, "")
+    while page:
+        stale = [one["_id"] for one in page if not are_terms(one["terms"], mark, one.get("codes"))]
+        for ids in split_by_bytes(stale):
+            await _remove_terms(context, {"_id": {"$in": ids}})
+        page = await _with_terms(context, target, page[-1]["_id"])
+
+
+async def _with_terms(context: Context, target: IndexSettings, after: str) -> list[Document]:
+    """Read the codes and terms of the next items that have terms, behind an id."""
+    return await Find(
+        context.items,
+        {"_id": {"$gt": after}, "index": target.fingerprint, "terms": {"$exists": True}},
+        {"codes": 1, "terms": 1},
+        sort=[("_id", 1)],
+        limit=TERMS_PAGE_SIZE,
+        hint=BY_ID,
+    )
+
+
+async def _remove_terms(context: Context, condition: Document) -> None:
+    """Remove the terms of items, which then rank by meaning alone until they are converted."""
     await UpdateMany(
         context.items,
-        {"terms": {"$exists": True}},
+        condition,
         {"$unset": {"terms": ""}, "$currentDate": {"changed_at": {"$type": "timestamp"}}},
     )
 

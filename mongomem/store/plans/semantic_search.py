@@ -97,6 +97,13 @@ class _Query:
         return self.parsed.phrases if self.parsed else ()
 
     @property
+    def needs_words(self) -> bool:
+        """Say whether an item without a word of the query has no score: no meaning and no phrase
+        makes it an answer.
+        """
+        return not self.indexing.has_vectors and not self.phrases
+
+    @property
     def fields(self) -> dict[str, int]:
         return ITEM_FIELDS | SCORED_FIELDS | ({} if self.parsed is None else TERM_FIELDS)
 
@@ -183,7 +190,7 @@ async def _ranking(query: _Query, source: CandidateSource) -> Ranking:
     if statistics is None:
         return Ranking(query.vector)
     vector = await _weighted_vector(query, parsed, statistics)
-    return Ranking(vector, WordQuery.of(parsed.hashes, statistics))
+    return Ranking(vector, WordQuery.of(parsed.hashes, statistics, is_needed=query.needs_words))
 
 
 async def _weighted_vector(
@@ -203,6 +210,8 @@ async def _rank_and_rescore(query: _Query) -> list[ScoredItem]:
     scope = IndexScope(query.context, query.indexing, query.search.path)
     source = await candidate_source(scope)
     ranking = await _ranking(query, source)
+    if ranking.words is None and query.needs_words:
+        return []
     is_selective = bool(query.search.filter or query.phrases)
     count = query.page_end * (OVERSAMPLING if is_selective else 1)
     restrict_to = await _ids_holding_phrases(query, source)

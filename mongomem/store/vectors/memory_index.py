@@ -129,10 +129,8 @@ class MemoryIndex:
         """
         coded = [change for change in self._newer(changes, latest) if change.codes is not None]
         self._words.add({change.id: (change.terms, change.codes) for change in coded})
-        if self._append(coded):
-            return []
-        damaged = [change.id for change in coded if not are_codes(change.codes, self.dims)]
-        self._append([change for change in coded if change.id not in damaged])
+        damaged = self._append_sound(coded)
+        self._pack_words()
         return damaged
 
     def remove(self, deleted: Mapping[str, Timestamp]) -> None:
@@ -177,8 +175,11 @@ class MemoryIndex:
             error_bound = self._error_bound(codes, query)
             scores = self._scores(codes, query)
         if words is not None:
-            scores = fused(scores, self._words.scores(words)[slots])
-            error_bound = fused_bound(error_bound)
+            reached = self._words.scores(words)[slots]
+            scores, error_bound = fused(scores, reached), fused_bound(error_bound)
+            if words.is_needed:
+                rows: list[int] = np.flatnonzero(reached).tolist()
+                scores, codes, item_ids = scores[rows], codes[rows], [item_ids[n] for n in rows]
         return select_top(scores, codes["residual"], item_ids, count, error_bound)
 
     def _restricted(self, ids: Collection[str] | None) -> tuple[Codes, Slots, Sequence[str]]:
@@ -203,12 +204,20 @@ class MemoryIndex:
                 newer[change.id] = change
         return newer.values()
 
+    def _append_sound(self, changes: list[Change]) -> list[str]:
+        """Append the codes of changes; return the ids of those whose codes are damaged."""
+        if self._append(changes):
+            return []
+        damaged = {change.id for change in changes if not are_codes(change.codes, self.dims)}
+        self._append([change for change in changes if change.id not in damaged])
+        return [*damaged]
+
     def _append(self, changes: list[Change]) -> bool:
         """Append the codes of changes, all or none; return whether all codes are sound.
 
         A first load appends thousands of items. So all of them are checked, decoded and copied
         together, by a few calls of numpy. Nothing is changed before all codes are known to be
-        sound. `upsert` finds out which ones are not, in the rare case that some are not.
+        sound. `_append_sound` finds out which ones are not, in the rare case that some are not.
         """
         if not changes:
             return True

@@ -12,5 +12,5 @@ term_index    the terms of one namespace prefix in memory
 query         the terms of a query, and its phrases in double quotes
 
 ``term_index`` imports ``occurrences``, ``stored_terms`` and ``bm25``, and ``query`` imports
-``analysis``.
+``analysis`` and ``scripts``.
 """

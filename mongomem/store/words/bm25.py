@@ -70,18 +70,22 @@ class WordQuery:
         hashes: Distinct terms.
         weights: Theirs; the sum is one.
         average_length: How many words an item has.
+        is_needed: An item without any of them is no answer.
     """
 
     hashes: Hashes
     weights: Weights
     average_length: float
+    is_needed: bool = False
 
     @classmethod
-    def of(cls, hashes: Hashes, statistics: TermStatistics) -> WordQuery:
+    def of(
+        cls, hashes: Hashes, statistics: TermStatistics, *, is_needed: bool = False
+    ) -> WordQuery:
         """Weight the terms of a query, one or more, by what is known of the items."""
         weights = statistics.weights()
         average = statistics.total_length / statistics.items if statistics.items else 1.0
-        return cls(hashes, weights / weights.sum(), max(average, 1.0))
+        return cls(hashes, weights / weights.sum(), max(average, 1.0), is_needed)
 
     def parts(self, terms: Any, counts: Any, lengths: Any) -> Weights:
         """Score occurrences: by the place of their term in `hashes`, how often the item has it, and

@@ -13,11 +13,15 @@ import numpy as np
 
 from mongomem.store.words.analysis import Analyser, Word
 from mongomem.store.words.bm25 import Hashes
+from mongomem.store.words.scripts import CHARACTER, IN_BIGRAM_SCRIPT
 from mongomem.store.words.stored_terms import hash_of
 
-_QUOTED = re.compile(r"[\"“”„]([^\"“”„]*)[\"“”„]")
+_QUOTED = re.compile(r"(?<!\d)[\"“”„]([^\"“”„]*)[\"“”„]")
+"""Behind a digit a quote is a unit: 27" is a size."""
+
 _SPACE = re.compile(r"\s+")
-_SPEECH = re.compile(r"[.!?…:;\n]|\A\W*\Z|,\s*\Z")
+_SPEECH = re.compile(r"[!?…;\n]|[.:](?!\w)|\A\W*\Z|,\s*\Z")
+"""A full stop inside of a word is part of a name: "Node.js", "3.11"."""
 
 MOST_PHRASE_WORDS = 5
 """What is longer, or is punctuated as a sentence is, quotes what somebody said: a message or a
@@ -26,6 +30,9 @@ dialogue is often the query, and asks for no text that repeats it."""
 SPACED = 0x0E00
 """Letters below this code point are of scripts that part words by spaces (Thai begins here)."""
 
+_IN_SPACED_WORD = r"[^\W\u0e00-\U0010ffff]"
+"""A letter of such a script. Other letters end its words: Chinese puts no space around "GPT"."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Phrase:
@@ -33,7 +40,7 @@ class Phrase:
 
     Attributes:
         text: They, folded.
-        hashes: Their terms, which an item with the phrase has.
+        hashes: Those of their terms that every item with the phrase has.
     """
 
     text: str
@@ -83,8 +90,11 @@ def parse_query(text: str, analyser: Analyser) -> ParsedQuery:
 
 
 def fold(text: str) -> str:
-    """Fold what a phrase does not tell apart: case, the width of characters, runs of space."""
-    return _SPACE.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+    """Fold what a phrase does not tell apart: case, the width of characters, runs of space, and the
+    two apostrophes.
+    """
+    plain = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    return _SPACE.sub(" ", plain).strip()
 
 
 def _asks(quoted: str) -> bool:
@@ -94,10 +104,23 @@ def _asks(quoted: str) -> bool:
 
 def _phrase(quoted: str, analyser: Analyser) -> Phrase:
     text = fold(quoted)
-    before = r"(?<!\w)" if _is_spaced(text[0]) else ""
-    after = r"(?!\w)" if _is_spaced(text[-1]) else ""
-    pattern = re.compile(before + re.escape(text) + after)
-    return Phrase(text, pattern, _distinct(word.term for word in analyser.words(quoted)))
+    words = [word for word in analyser.words(quoted) if not _is_half(quoted[word.start : word.end])]
+    return Phrase(text, _pattern(text), _distinct(word.term for word in words))
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """Match a text where it begins and ends with a word of what it stands in."""
+    before = f"(?<!{_IN_SPACED_WORD})" if _is_spaced(text[0]) else ""
+    after = f"(?!{_IN_SPACED_WORD})" if _is_spaced(text[-1]) else ""
+    return re.compile(before + re.escape(text) + after)
+
+
+def _is_half(spelling: str) -> bool:
+    """Say whether this is one character of a script whose words are pairs. A text that has it
+    beside another one has the pair as a term, and not this.
+    """
+    is_in_pairs = IN_BIGRAM_SCRIPT.search(spelling) is not None
+    return is_in_pairs and len(CHARACTER.findall(spelling)) == 1
 
 
 def _is_spaced(character: str) -> bool:

@@ -18,6 +18,7 @@ from mongomem.store.vectors.quantization import (
     quantize,
     similarities,
 )
+from mongomem.store.words.stored_terms import encode_terms, mark_of
 
 DIMS = 12
 vectors = arrays(np.float32, (DIMS,), elements=st.floats(-100, 100, width=32))
@@ -189,3 +190,14 @@ def test_an_index_that_shrinks_gives_back_its_memory() -> None:
     index.remove({f"{n}": at(1) for n in range(10, 1_000)})
     assert index.size < full / 20
     assert len(index.search(np.ones(64, np.float32), 100)) == 10
+
+
+def test_terms_of_an_item_that_changes_often_do_not_pile_up() -> None:
+    mark, codes = mark_of("english-1"), quantize(np.ones((1, DIMS), np.float32), "cosine")
+    index = MemoryIndex(DIMS, "cosine", mark)
+    sizes = []
+    for number in range(1, 5_001):
+        terms = encode_terms(["red", f"bird{number}"], mark, codes)
+        index.upsert([Change("a", at(number), codes, terms)])
+        sizes.append(index.size)
+    assert max(sizes[2_500:]) <= max(sizes[:2_500])

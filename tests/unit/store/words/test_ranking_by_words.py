@@ -174,6 +174,9 @@ def test_a_sentence_of_140_characters_takes_90_bytes_at_most() -> None:
         ('"one" "two words"', ["one", "two words"]),
         ('Ada: "I love it!" Bob: "Really?"', []),
         ('he said "I would never go to that place again"', []),
+        ('runs on "Node.js" or "3.11"', ["node.js", "3.11"]),
+        ('a 27" monitor or a 32" one', []),
+        ('a 27" monitor of "LG"', ["lg"]),
         ("no quotes", []),
         ('"', []),
     ],
@@ -192,7 +195,15 @@ def test_short_quotations_are_phrases_and_speech_is_none(query: str, phrases: li
         ("咖啡", "我喜欢喝咖啡的早晨", True),
         ("c++", "I write c++ daily", True),
         ("straße", "STRASSE", True),
+        ("can't", "I can’t stop", True),
+        ("茶", "红茶好喝", True),
+        ("を飲", "コーヒーを飲みます", True),
+        ("GPT4", "我用GPT4模型", True),
+        ("GPT", "我用GPT4模型", False),
     ],
 )
 def test_a_phrase_stands_in_a_text(quoted: str, text: str, holds: bool) -> None:
-    assert parse_query(f'"{quoted}"', ANALYSER).holds_phrases([text]) is holds
+    query = parse_query(f'"{quoted}"', ANALYSER)
+    assert query.holds_phrases([text]) is holds
+    terms = {hash_of(word.term) for word in ANALYSER.words(text)}
+    assert not holds or terms.issuperset(query.phrase_hashes().tolist())

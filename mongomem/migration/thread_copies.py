@@ -32,6 +32,7 @@ from mongomem.migration.parts import (
     parted,
 )
 from mongomem.migration.report import Report
+from mongomem.transfer.json_parts import CLOCKS_DIFFER
 from mongomem.transfer.thread_export import living_document
 
 OF_ONE = (InvalidInputError, UnstorableValueError, CorruptDataError, ContentionError)
@@ -145,7 +146,8 @@ class ThreadCopies:
         """
         ordered = sorted(places, key=lambda place: place.ref.checkpoint_id or "")
         ends, _ = parted(self.source.read(thread, [ordered[0], ordered[-1]]))
-        times = sorted(time for one in ends if (time := _time(one)) is not None)
+        now = self.saver._context().now()
+        times = sorted(time for one in ends if (time := _time(one, now)) is not None)
         if times:
             updated_at = None if stored.goes_on(places) else times[-1]
             self.saver._runners.run(
@@ -153,13 +155,13 @@ class ThreadCopies:
             )
 
 
-def _time(one: SourceCheckpoint) -> datetime | None:
+def _time(one: SourceCheckpoint, now: datetime) -> datetime | None:
     """Return when a checkpoint was made; None where that is no time that has been."""
     try:
         made = datetime.fromisoformat(one.checkpoint["ts"]).astimezone(timezone.utc)
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
-    return made if BEGAN + MILLISECOND <= made <= datetime.now(timezone.utc) else None
+    return made if BEGAN + MILLISECOND <= made <= now + CLOCKS_DIFFER else None
 
 
 async def stored_parts(context: Context, thread_id: str) -> Stored:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -120,6 +121,8 @@ class Migration:
 
     def run(self) -> int:
         """Carry it out, and print what was done; return the exit code."""
+        # A copy names itself what a serializer does not revive.
+        logging.getLogger("langgraph.checkpoint.serde").setLevel(logging.ERROR)
         try:
             with opened(self.named) as ends:
                 self._copy_and_compare(ends)

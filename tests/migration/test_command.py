@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.sqlite import SqliteStore
 from pymongo import MongoClient
@@ -334,6 +336,45 @@ def test_collections_that_are_not_there(
     assert error == (
         f"mongomem: --from-mongo: there is no collection 'mine' in the database {database_name!r}\n"
     )
+
+
+STATE = """
+from dataclasses import dataclass
+
+@dataclass
+class Note:
+    text: str
+"""
+
+
+def test_classes_of_an_application_are_imported(
+    mongo_client: MongoClient,
+    mongo_uri: str,
+    database_name: str,
+    target: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "app.py").write_text(STATE, "utf-8")
+    store_former(mongo_client, database_name)
+    with monkeypatch.context() as changed:
+        changed.syspath_prepend(tmp_path)
+        note = importlib.import_module("app").Note("here")
+        kind, data = JsonPlusSerializer().dumps_typed(note)
+    (one,) = mongo_client[database_name][WRITES].find({"thread_id": "refund", "idx": -3})
+    held = {"type": kind, "value": data, "channel": "note", "idx": 7, "_id": None}
+    mongo_client[database_name][WRITES].insert_one({**one, **held})
+
+    asked = [*sources(mongo_uri, database_name), "--to-db", target]
+    code, out, error = lines_of(capsys, tmp_path, *asked)
+    assert (code, error) == (1, "")
+    named = [line for line in out.splitlines() if line.startswith("left out: ")]
+    assert len(named) == 1
+    assert "it holds objects of app.Note" in named[0]
+    code, out, error = lines_of(capsys, tmp_path, *asked, "--verify", "--import", "app")
+    assert (code, error) == (0, "")
+    assert "1 copied, 7 there before" in out
 
 
 def test_users_without_rights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

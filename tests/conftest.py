@@ -53,6 +53,7 @@ LONGEST = (
     "acceptance/test_docs.py",
     "acceptance/test_notebooks.py",
     "acceptance/test_web_chat_browser.py",
+    "migration/test_command.py",
     "checkpoint/test_crashes.py",
     "checkpoint/test_interleavings.py",
     "checkpoint/test_subgraph_histories.py",

@@ -51,9 +51,9 @@ class Comparison:
 
     def threads(self, source: ThreadSource, saver: MongoSaver) -> None:
         """Compare every checkpoint. A saver that remembers nothing shows what the database has."""
-        found, _ = parted(source.threads())
-        for thread in found:
-            self._thread(thread, source, saver)
+        for thread in source.threads():
+            if not isinstance(thread, LeftOut):
+                self._thread(thread, source, saver)
 
     def _thread(self, thread: SourceThread, source: ThreadSource, saver: MongoSaver) -> None:
         places, _ = parted(source.places(thread))

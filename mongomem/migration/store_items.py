@@ -20,7 +20,10 @@ UNREACHABLE = (PyMongoError, OSError)
 class StoreItems:
     """The items of any store, namespace by namespace.
 
-    Nothing may write to the store meanwhile: pages of some stores shift then.
+    Nothing may write to the store meanwhile: pages of some stores shift then. A page is followed by
+    the next until one is empty, also a short one. That of langgraph-store-mongodb has no pages and
+    cuts lists of namespaces before it makes them distinct (0.4): of it what may be missing is
+    named, and `MongoDBItems` reads it whole.
     """
 
     def __init__(self, store: BaseStore) -> None:

@@ -17,6 +17,7 @@ from pymongo import MongoClient
 from mongomem import MongoSaver, MongoStore
 from mongomem.migration.mongodb_items import ITEMS, MongoDBItems
 from mongomem.migration.mongodb_threads import CHECKPOINTS, WRITES, MongoDBThreads
+from mongomem.migration.store_items import StoreItems
 from mongomem.store.documents.value import as_utc
 from support.migrations import (
     GRAPHS,
@@ -279,6 +280,22 @@ def test_items_of_the_store_come_over_with_their_times(
 
     again = copy(mongo_client, database_name, items=MongoDBItems(mongo_client, database_name))
     assert (again.items.copied, again.items.present) == (0, 205)
+
+
+def test_the_store_by_its_public_methods_is_not_read_whole(
+    mongo_client: MongoClient, database_name: str
+) -> None:
+    """It has no pages, so what may be missing is named; its documents are read whole."""
+    old = MongoDBStore(mongo_client[database_name][ITEMS])
+    old.put(("a",), "k", {"n": 1})
+    before = documents_of(mongo_client, database_name, ITEMS)
+    report = copy(mongo_client, database_name, items=StoreItems(old))
+    assert documents_of(mongo_client, database_name, ITEMS) == before
+    assert report.items.copied == 1
+    assert [left.what for left in report.left_out.first] == [
+        "items of ('a',) behind the first 1",
+        "namespaces behind the first 1",
+    ]
 
 
 def test_an_item_that_was_updated_in_the_target_stays_and_is_named(

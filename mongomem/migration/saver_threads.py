@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple
 from pymongo.errors import PyMongoError
 
@@ -16,6 +17,11 @@ from mongomem.migration.parts import LeftOut, Place, SourceCheckpoint, SourceThr
 
 UNREACHABLE = (PyMongoError, OSError)
 """Errors that say nothing of what was to be read."""
+
+
+MOST_LISTED = 1_000_000
+"""In one listing. That of langgraph-checkpoint-redis ends at 10,000 unless it is given a limit,
+takes no higher one than this, and knows no ``before`` for the ids that LangGraph gives."""
 
 
 class SaverThreads:
@@ -34,7 +40,7 @@ class SaverThreads:
         threads: dict[str, SourceThread] = {}
         failed: list[LeftOut] = []
         try:
-            for one in self._saver.list(None):
+            for one in self._listed(None):
                 thread_id = ref_of_config(one.config).thread_id
                 own_id = one.config["configurable"]["thread_id"]
                 threads[thread_id] = SourceThread(thread_id, own_id)
@@ -48,13 +54,28 @@ class SaverThreads:
     def places(self, thread: SourceThread) -> Iterator[Place | LeftOut]:
         found: list[Place | LeftOut] = []
         try:
-            for one in self._saver.list({"configurable": {"thread_id": thread.own_id}}):
+            for one in self._listed({"configurable": {"thread_id": thread.own_id}}):
                 found.append(_place(thread, one))  # noqa: PERF401 (an error leaves what was before)
         except UNREACHABLE:
             raise
         except Exception as error:  # whatever a saver does
             found.append(LeftOut.of(f"a part of thread {shown(thread.thread_id)}", error))
-        yield from found
+        yield from dict.fromkeys(found)
+
+    def _listed(self, config: RunnableConfig | None) -> Iterator[CheckpointTuple]:
+        """List checkpoints to the last. A listing without a limit may have one, so one is given,
+        and what is older than the oldest is asked for until there is nothing.
+        """
+        oldest: RunnableConfig | None = None
+        while True:
+            page_oldest = oldest
+            for one in self._saver.list(config, before=oldest, limit=MOST_LISTED):
+                if page_oldest is None or _id(one.config) < _id(page_oldest):
+                    page_oldest = one.config
+                yield one
+            if page_oldest is oldest:
+                return
+            oldest = page_oldest
 
     def read(
         self, thread: SourceThread, places: Sequence[Place]
@@ -72,6 +93,10 @@ class SaverThreads:
                 raise
             except Exception as error:  # whatever a saver does
                 yield LeftOut.of(place.ref, error)
+
+
+def _id(config: RunnableConfig) -> str:
+    return str(config["configurable"]["checkpoint_id"])
 
 
 def _place(thread: SourceThread, one: CheckpointTuple) -> Place:

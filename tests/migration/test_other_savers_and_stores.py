@@ -105,6 +105,36 @@ def test_items_are_found_by_meaning_after_a_reindex(
     assert found[0].score
 
 
+class Limited(InMemorySaver):
+    """A saver whose listings end after a few, newest first, without a limit or with any."""
+
+    def __init__(self, *, unless_told: bool) -> None:
+        super().__init__()
+        self.unless_told = unless_told
+
+    def list(
+        self, config: Any, *, filter: Any = None, before: Any = None, limit: int | None = None
+    ) -> Iterator[Any]:
+        # Where it takes a limit it is as that of Redis, which does not know `before`.
+        found = [*super().list(config, before=None if self.unless_told else before)]
+        found.sort(key=lambda one: one.config["configurable"]["checkpoint_id"], reverse=True)
+        yield from found[: (limit or 5) if self.unless_told else 5]
+
+
+@pytest.mark.parametrize("unless_told", [True, False])
+def test_listings_that_end_early_are_read_to_the_last(
+    mongo_client: MongoClient, database_name: str, unless_told: bool
+) -> None:
+    old = Limited(unless_told=unless_told)
+    fill(old)
+    report = copy(mongo_client, database_name, SaverThreads(old))
+    assert report.is_clean
+    assert report.threads == 8
+    assert report.checkpoints.copied == sum(
+        len(checkpoints) for spaces in old.storage.values() for checkpoints in spaces.values()
+    )
+
+
 class Unreadable(JsonPlusSerializer):
     """A serializer that cannot read what holds a word."""
 

@@ -13,20 +13,18 @@ it opens a database, so it does not read here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.documents.config import CheckpointRef, identifier, optional_identifier
 from mongomem.checkpoint.serde.default import checked_serde
-from mongomem.engine.commands import Aggregate, Document, Find, ListIndexes, Plan, slices
+from mongomem.engine.commands import Aggregate, Document, Find, ListIndexes, slices
 from mongomem.engine.runners import runners_for
 from mongomem.errors import ConfigurationError, InvalidInputError
 from mongomem.migration.blocked_types import all_revived
 from mongomem.migration.parts import LeftOut, Place, SourceCheckpoint, SourceThread, SourceWrite
-
-T = TypeVar("T")
 
 PAGE_SIZE = 8
 """Checkpoints in a page: each is one document, of up to 16 MB."""
@@ -67,10 +65,7 @@ class MongoDBThreads:
         self._database = db_name
         self._checkpoints, self._writes = checkpoints, writes
         self._serde = checked_serde(serde)
-        self._runner = runners_for(client, db_name, None).run
-
-    def _run(self, plan: Plan[T]) -> T:
-        return self._runner(plan)
+        self._run = runners_for(client, db_name, None).run
 
     def check(self) -> None:
         """Look whether the collections are there.

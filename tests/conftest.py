@@ -3,6 +3,7 @@
 test_architecture  the shape of the package itself
 unit/              modules by themselves, without a server; folders as in mongomem
 engine/            runners and event loops, on every kind of client
+migration/         data of other packages, copied by the library and by the command line
 schema/            indexes, migrations, collections that are somebody else's
 checkpoint/        the saver, on real servers and every kind of client
 store/             the store likewise
@@ -32,7 +33,11 @@ from support.openai_server import OpenAIServer
 
 if sys.version_info < (3, 11):
     # deepagents, and the saver that a notebook compares with, are for Python 3.11 and newer
-    collect_ignore = ["acceptance/test_clients_deepagents.py", "acceptance/test_notebooks.py"]
+    collect_ignore = [
+        "acceptance/test_clients_deepagents.py",
+        "acceptance/test_notebooks.py",
+        "migration/test_official_packages.py",
+    ]
 
 
 LONGEST = (
@@ -48,6 +53,7 @@ LONGEST = (
     "acceptance/test_docs.py",
     "acceptance/test_notebooks.py",
     "acceptance/test_web_chat_browser.py",
+    "migration/test_command.py",
     "checkpoint/test_crashes.py",
     "checkpoint/test_interleavings.py",
     "checkpoint/test_subgraph_histories.py",

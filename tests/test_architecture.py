@@ -112,6 +112,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "transfer": {
         *("transfer", "checkpoint", "store", "engine.commands", "engine.effects", "user_data"),
     },
+    "migration": {
+        *("migration", "checkpoint", "store", "transfer"),
+        *("engine.commands", "engine.runners"),
+    },
+    "terminal": {
+        *("terminal", "migration", "checkpoint.saver", "memory"),
+        *("engine.client_context", "engine.commands"),
+    },
     "user_export": set(),
     "user": {"checkpoint", "store", "engine", "transfer", "user_data", "user_export"},
     "memory": {
@@ -120,11 +128,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
 }
 """By a folder or a module what it may import of mongomem, beside what is `COMMON`. The two memories
-know nothing of each other: only `memory`, `user`, `user_data` and `transfer` see both. The cache
-knows of the saver what makes bytes of values, and nothing of the store."""
+know nothing of each other: only `memory`, `user`, `user_data`, `transfer` and `migration` see both.
+The cache knows of the saver what makes bytes of values, and nothing of the store."""
 
 BELOW_THE_ENGINE = (
-    *("checkpoint.", "store.", "cache.", "schema.", "transfer.", "user_data", "user_labels"),
+    *("checkpoint.", "store.", "cache.", "schema.", "transfer.", "migration."),
+    *("user_data", "user_labels"),
 )
 """What knows no client, no event loop and no thread: plans of commands, and what is pure."""
 

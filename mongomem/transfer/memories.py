@@ -82,7 +82,7 @@ def _exact(value: dict[str, Any]) -> str | None:
     """Return a value as BSON in base64; None for one that JSON holds as it is."""
     if _is_json(value):
         return None
-    return base64_of(_bytes_of(value))
+    return base64_of(bytes_of(value))
 
 
 def _is_json(value: object) -> bool:
@@ -115,22 +115,26 @@ def _readable(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class GivenItem:
-    """An item of a document that is imported, checked."""
+    """An item with its times, checked."""
 
-    part: Part
     op: PutOp
     created_at: datetime
     updated_at: datetime
 
     @classmethod
     def of(cls, part: Part, namespace: Namespace, now: datetime) -> GivenItem:
+        """Read an item of a document that is imported.
+
+        Raises:
+            InvalidInputError: It cannot be stored.
+        """
         op = _put_op(part, namespace)
         try:
             group_ops([op], None)
         except Exception as error:
             raise part.named(error) from error
         times = (part.member(name).past_time(now) for name in ("created_at", "updated_at"))
-        return cls(part, op, *times)
+        return cls(op, *times)
 
     @property
     def id(self) -> str:
@@ -204,11 +208,11 @@ async def _newer(context: Context, given: Sequence[GivenItem]) -> set[str]:
         for stored in sound_items(page, context.damage)
         if stored.updated_at > by_id[stored.id].updated_at
         and not context.expiry.has_expired(stored.expires_at, now)
-        and _bytes_of(stored.value) != _bytes_of(by_id[stored.id].op.value)
+        and bytes_of(stored.value) != bytes_of(by_id[stored.id].op.value)
     }
 
 
-def _bytes_of(value: Mapping[str, Any] | None) -> bytes:
+def bytes_of(value: Mapping[str, Any] | None) -> bytes:
     """Return what is the same for the same values, of the same types."""
     encoded = encode_value(value or {}, "value")
     return bson.encode({"readable": encoded.readable, "exact": encoded.exact})

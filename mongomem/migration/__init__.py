@@ -1,0 +1,19 @@
+"""The way over: threads and items of other LangGraph packages, copied into a `MongoSaver` and a
+`MongoStore`.
+
+    parts            what a source gives: places, checkpoints, writes, items, what is left out
+    blocked_types    classes that a serializer did not revive while a value was read
+    mongodb_threads  source: the documents of langgraph-checkpoint-mongodb
+    mongodb_items    source: the documents of langgraph-store-mongodb
+    saver_threads    source: any saver, by its public methods
+    store_items      source: any store, by its public methods
+    report           what was found, copied and left out, and what differs
+    thread_copies    threads, each whole, its checkpoints oldest first
+    item_copies      items, page by page, with their times
+    comparison       both sides, read and compared
+
+A source is read and never written to. What is done is recognised by what is in the target: a copy
+that was cut short anywhere goes on when it is called again. Of a checkpoint the writes are stored
+first, so one that is there has its writes. At no time more is in memory than a page, the ids of all
+threads of a saver, the namespaces of a store, and the places of one thread.
+"""

@@ -1,0 +1,215 @@
+"""Copies of threads: each whole, its checkpoints oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.documents.collections import CHECKPOINT, checkpoint_doc_id
+from mongomem.checkpoint.documents.thread import thread_query
+from mongomem.checkpoint.plans.put import put
+from mongomem.checkpoint.plans.put_writes import SerializedWrite, Task, store_writes
+from mongomem.checkpoint.saver import MongoSaver
+from mongomem.checkpoint.serde.channels import serialized
+from mongomem.checkpoint.serde.place_digest import BEGAN, MILLISECOND
+from mongomem.engine.commands import Aggregate, BulkWrite, Document, Find, Update
+from mongomem.errors import (
+    ContentionError,
+    CorruptDataError,
+    InvalidInputError,
+    UnstorableValueError,
+)
+from mongomem.migration.parts import (
+    LeftOut,
+    Place,
+    SourceCheckpoint,
+    SourceThread,
+    SourceWrite,
+    ThreadSource,
+    behind_parents,
+    parted,
+)
+from mongomem.migration.report import Report
+from mongomem.transfer.json_parts import CLOCKS_DIFFER
+from mongomem.transfer.thread_export import living_document
+
+OF_ONE = (InvalidInputError, UnstorableValueError, CorruptDataError, ContentionError)
+"""Errors that are those of one checkpoint or item, and not of the target."""
+
+COUNTED: Document = {
+    "$group": {
+        "_id": {"ns": "$checkpoint_ns", "id": "$checkpoint_id"},
+        "writes": {"$sum": 1},
+    }
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the target has of a thread.
+
+    Attributes:
+        checkpoints: The `_id` of each checkpoint.
+        writes: How many pending writes there are, by namespace and checkpoint.
+    """
+
+    checkpoints: frozenset[str | bytes] = frozenset()
+    writes: Mapping[tuple[str, str | None], int] = field(default_factory=dict)
+
+    def has(self, place: Place) -> bool:
+        return checkpoint_doc_id(place.ref) in self.checkpoints
+
+    def has_all_of(self, place: Place) -> bool:
+        """Say whether a checkpoint is there with its writes."""
+        key = (place.ref.checkpoint_ns, place.ref.checkpoint_id)
+        return self.has(place) and self.writes.get(key, 0) >= place.writes
+
+    def goes_on(self, places: Sequence[Place]) -> bool:
+        """Say whether the thread has checkpoints that the source has not."""
+        return not self.checkpoints <= {checkpoint_doc_id(place.ref) for place in places}
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadCopies:
+    """The copy of every thread of a source.
+
+    Nothing of the target is replaced or removed: a checkpoint that is there stays, and so do its
+    writes. A copy that was cut short leaves whole checkpoints, and the same call goes on behind
+    them. Nothing may run on a thread meanwhile.
+
+    Attributes:
+        source: Where the threads are.
+        saver: Where they go.
+        report: What is told of it.
+        tell: Is called after each step.
+        dry_run: Count, and write nothing.
+    """
+
+    source: ThreadSource
+    saver: MongoSaver
+    report: Report
+    tell: Callable[[], None] = lambda: None
+    dry_run: bool = False
+
+    def make(self) -> None:
+        """Copy the threads.
+
+        Raises:
+            PyMongoError: A connection was lost, or a right is missing.
+            ConfigurationError: The target is not one.
+        """
+        for thread in self.source.threads():
+            if isinstance(thread, LeftOut):
+                self.report.left_out.add([thread])
+            else:
+                self.report.threads += 1
+                self._copy(thread)
+            self.tell()
+
+    def _copy(self, thread: SourceThread) -> None:
+        places, lost = parted(self.source.places(thread))
+        stored = self.saver._runners.run(stored_parts(self.saver._context(), thread.thread_id))
+        missing = [one for one in behind_parents(places) if not stored.has_all_of(one)]
+        self._count(places, lost, stored)
+        if self.dry_run or not places:
+            return
+        for one in self.source.read(thread, missing):
+            self._store(one, stored)
+            self.tell()
+        self._date(thread, places, stored)
+
+    def _count(self, places: Sequence[Place], lost: Sequence[LeftOut], stored: Stored) -> None:
+        self.report.left_out.add(lost)
+        self.report.checkpoints.found += len(places) + len(lost)
+        self.report.checkpoints.present += sum(stored.has(one) for one in places)
+        self.report.writes += sum(one.writes for one in places)
+
+    def _store(self, one: SourceCheckpoint | LeftOut, stored: Stored) -> None:
+        if isinstance(one, LeftOut):
+            self.report.left_out.add([one])
+            return
+        is_there = stored.has(one.place)
+        try:
+            self.saver._runners.run(
+                store_checkpoint(self.saver._context(), one, writes_alone=is_there)
+            )
+        except OF_ONE as error:
+            self.report.left_out.add([LeftOut.of(one.place.ref, error)])
+        else:
+            self.report.checkpoints.copied += not is_there
+
+    def _date(self, thread: SourceThread, places: Sequence[Place], stored: Stored) -> None:
+        """Give a thread the times of its first and its last checkpoint, so that lists show it where
+        it belongs. One that went on in the target keeps its last.
+        """
+        ordered = sorted(places, key=lambda place: place.ref.checkpoint_id or "")
+        ends, _ = parted(self.source.read(thread, [ordered[0], ordered[-1]]))
+        now = self.saver._context().now()
+        times = sorted(time for one in ends if (time := _time(one, now)) is not None)
+        if times:
+            updated_at = None if stored.goes_on(places) else times[-1]
+            self.saver._runners.run(
+                date_thread(self.saver._context(), thread.thread_id, times[0], updated_at)
+            )
+
+
+def _time(one: SourceCheckpoint, now: datetime) -> datetime | None:
+    """Return when a checkpoint was made; None where that is no time that has been."""
+    try:
+        made = datetime.fromisoformat(one.checkpoint["ts"]).astimezone(timezone.utc)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return made if BEGAN + MILLISECOND <= made <= now + CLOCKS_DIFFER else None
+
+
+async def stored_parts(context: Context, thread_id: str) -> Stored:
+    """Return what the target has of a thread, by ids and numbers alone."""
+    document = await living_document(context, thread_id)
+    if document is None:
+        return Stored()
+    own = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": document["epoch"]}
+    checkpoints = await Find(context.checkpoints, own, {"_id": 1})
+    counted = await Aggregate(context.writes, [{"$match": {"thread_id": thread_id}}, COUNTED])
+    writes = {(one["_id"].get("ns"), one["_id"].get("id")): one["writes"] for one in counted}
+    return Stored(frozenset(one["_id"] for one in checkpoints), writes)
+
+
+async def store_checkpoint(
+    context: Context, one: SourceCheckpoint, *, writes_alone: bool = False
+) -> None:
+    """Store the writes of a checkpoint, each in the place that it had, then the checkpoint: once
+    that is there, so are they.
+    """
+    for (task_id, path), writes in _by_task(one.writes).items():
+        await store_writes(
+            context,
+            Task(one.place.ref, task_id, path),
+            [_serialized(context, write) for write in writes],
+        )
+    if not writes_alone:
+        config = one.place.ref.at(one.place.parent_id).config()
+        await put(context, config, one.checkpoint, one.metadata)
+
+
+def _by_task(writes: Sequence[SourceWrite]) -> dict[tuple[str, str], list[SourceWrite]]:
+    found: dict[tuple[str, str], list[SourceWrite]] = {}
+    for one in writes:
+        found.setdefault((one.task_id, one.task_path), []).append(one)
+    return found
+
+
+def _serialized(context: Context, write: SourceWrite) -> SerializedWrite:
+    value = serialized(context.serializer, "a write to channel %s", write.channel, write.value)
+    return SerializedWrite(write.idx, write.channel, value)
+
+
+async def date_thread(
+    context: Context, thread_id: str, created_at: datetime, updated_at: datetime | None
+) -> None:
+    """Set when a thread was created and updated; None leaves the latter."""
+    times = {"created_at": created_at, "updated_at": updated_at}
+    changed = {name: time for name, time in times.items() if time is not None}
+    await BulkWrite(context.checkpoints, [Update(thread_query(thread_id), {"$set": changed})])
+    context.caches.invalidate_thread(thread_id)

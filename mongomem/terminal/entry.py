@@ -1,0 +1,19 @@
+"""What the console script ``mongomem`` calls."""
+
+from __future__ import annotations
+
+import sys
+
+MISSING = 'mongomem: the command line needs the extra "cli": pip install "mongomem[cli]"\n'
+
+
+def main() -> None:
+    """Run the command line, and end with its exit code."""
+    try:
+        from mongomem.terminal.application import run
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich"):
+            raise
+        sys.stderr.write(MISSING)
+        sys.exit(2)
+    sys.exit(run(sys.argv[1:]))

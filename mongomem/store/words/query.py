@@ -16,8 +16,9 @@ from mongomem.store.words.bm25 import Hashes
 from mongomem.store.words.scripts import CHARACTER, IN_BIGRAM_SCRIPT
 from mongomem.store.words.stored_terms import hash_of
 
-_QUOTED = re.compile(r"(?<!\d)[\"“”„]([^\"“”„]*)[\"“”„]")
-"""Behind a digit a quote is a unit: 27" is a size."""
+_QUOTED = re.compile(r"([:=\[{] ?)?(?<!\d)[\"“”„]([^\"“”„]*)[\"“”„](?:(?= ?(:)))?")
+"""A quotation, and what tells that it is said or part of some data. Behind a digit a quote is a
+unit: 27" is a size."""
 
 _SPACE = re.compile(r"\s+")
 _SPEECH = re.compile(r"[!?…;\n]|[.:](?!\w)|\A\W*\Z|,\s*\Z")
@@ -83,9 +84,15 @@ class ParsedQuery:
 
 
 def parse_query(text: str, analyser: Analyser) -> ParsedQuery:
-    """Analyse a query. A quote that none closes, one of nothing, and speech are no phrases."""
+    """Analyse a query. A quote that none closes, one of nothing, speech, and the names and values
+    of JSON are no phrases.
+    """
     words = analyser.words(text)
-    phrases = [_phrase(quoted, analyser) for quoted in _QUOTED.findall(text) if _asks(quoted)]
+    phrases = [
+        _phrase(quoted, analyser)
+        for before, quoted, after in _QUOTED.findall(text)
+        if not before and not after and _asks(quoted)
+    ]
     return ParsedQuery(words, _distinct(word.term for word in words), phrases)
 
 

@@ -173,6 +173,8 @@ def test_a_sentence_of_140_characters_takes_90_bytes_at_most() -> None:
         ('"" and "  " and "?!"', []),
         ('"one" "two words"', ["one", "two words"]),
         ('Ada: "I love it!" Bob: "Really?"', []),
+        ('{"name": "Ada", "city":"Lisbon"}', []),
+        ('Ada: "hot chocolate"', []),
         ('he said "I would never go to that place again"', []),
         ('runs on "Node.js" or "3.11"', ["node.js", "3.11"]),
         ('a 27" monitor or a 32" one', []),

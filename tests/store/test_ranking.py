@@ -408,3 +408,25 @@ def test_min_score_and_filters_keep_their_meaning(
     assert dict(scored(even)) == pytest.approx(
         {key: score for key, score in expected.items() if values[key]["even"]}, abs=1e-5
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_a_store_deletes_counts_no_more(
+    kind: str, mongo_uri: str, database_name: str
+) -> None:
+    texts = {f"river{n}": "river" for n in range(20)} | {"both": "river bird", "bird": "bird"}
+    async with store_of(kind, mongo_uri, database_name, index=HYBRID) as store:
+        await store("batch", [PutOp(NS, key, {"text": text}) for key, text in texts.items()])
+        for prefix in (NS, NS[:1], ()):
+            assert await store("search", prefix, query="river bird", limit=3)
+        gone = [key for key in texts if key.startswith("river")]
+        await store("batch", [PutOp(NS, key, None) for key in gone[:-1]])
+        await store("delete", NS, gone[-1])
+        left = {key: text for key, text in texts.items() if key not in gone}
+        expected = pytest.approx(dict(plain_ranking(left, "river bird")), abs=1e-5)
+        for prefix in (NS, NS[:1], ()):
+            assert dict(scored(await store("search", prefix, query="river bird"))) == expected
+        await store("put", NS, gone[0], {"text": "river"})
+        left |= {gone[0]: "river"}
+        expected = pytest.approx(dict(plain_ranking(left, "river bird")), abs=1e-5)
+        assert dict(scored(await store("search", NS, query="river bird"))) == expected

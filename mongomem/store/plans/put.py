@@ -22,9 +22,10 @@ from mongomem.store.documents.namespace import (
     path_of,
     path_range,
     paths_meet,
+    prefixes_of,
     split_by_bytes,
 )
-from mongomem.store.documents.ops import GroupedOps, check_namespace
+from mongomem.store.documents.ops import Deletion, GroupedOps, check_namespace
 from mongomem.store.documents.value import as_utc
 from mongomem.store.plans.model_check import check_model, warn_of_blank_paths
 from mongomem.store.plans.read import find_named
@@ -55,9 +56,20 @@ async def write(context: Context, batch: GroupedOps) -> None:
     existing = await _existing(context, puts)
     writes: dict[str, Write] = {item: Delete({"_id": item}) for item in batch.deletions}
     writes.update(await updates_of(context, puts, existing))
+    known = context.index_cache.timestamps(_by_prefix(batch.deletions))
     # The reply names the ids of what was created, and is one message too.
     for part in split_by_bytes(writes):
         await bulk_upsert(context.items, [writes[item] for item in part])
+    context.index_cache.remove(known)
+
+
+def _by_prefix(deletions: Mapping[str, Deletion]) -> dict[str, list[str]]:
+    """List the ids of what is deleted by the paths of the indexes that may hold it."""
+    ids: dict[str, list[str]] = {}
+    for item, deletion in deletions.items():
+        for path in prefixes_of(deletion.namespace):
+            ids.setdefault(path, []).append(item)
+    return ids
 
 
 async def updates_of(

@@ -234,6 +234,21 @@ class IndexCache(Guarded):
                 self._drop(path)
             self.too_large = {path for path in self.too_large if not is_affected(path)}
 
+    def timestamps(self, ids: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Timestamp]]:
+        """Return the timestamps of items, given by the path of an index, in those that are here."""
+        with self._lock:
+            held = {path: self._indexes[path] for path in ids if path in self._indexes}
+        return {path: cached.timestamps(ids[path]) for path, cached in held.items()}
+
+    def remove(self, deleted: Mapping[str, Mapping[str, Timestamp]]) -> None:
+        """Remove deleted items, given with their timestamps by the path of an index."""
+        with self._lock:
+            held = [
+                (self._indexes[path], deleted[path]) for path in deleted if path in self._indexes
+            ]
+        for cached, items in held:
+            cached.remove(items)
+
     def mark_too_large(self, path: str) -> None:
         """Drop an index that alone exceeds the limit, and remember that it does."""
         with self._lock:

@@ -9,12 +9,11 @@ What was acknowledged before a search began is among its candidates, whoever wro
 2. A search that did not load reads what changed above the watermark's floor (`_apply_changes`): one
    read of index entries, and no second one where nothing changed. This comes after step 1, because
    the load of another search may have begun before this search did. Where many of these changes are
-   known the read is of timestamps alone, and the ids of the others are a read behind it
-   (`_known_changes`).
+   known the read is of timestamps alone, and the others are a read behind it (`_unread_changes`).
 3. A few changes are left out of the index and returned beside it: the caller reads them among its
    candidates. Then the floor stays, so the next search meets the same changes again. More changes
-   are loaded by a second read, and the floor rises. Where items are ranked by words, a small index
-   reads its changes whole instead (`_apply_items`): words are weighted by all items.
+   are loaded by a second read, and the floor rises. A small index with words, and any index
+   beside a busy writer, reads its changes whole instead (`_apply_items`).
 4. Where the index has grown much, deleted items are looked for (`_drop_deleted`). This is last,
    because it is what may bring an index back within the limit.
 
@@ -25,8 +24,9 @@ It needs a thread, and a search would have to wait for it to catch up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -68,8 +68,8 @@ CHANGE_FIELDS = {"changed_at": 1, "index": 1}
 WAIT_SECONDS = 0.005
 """How often a search looks whether another one has loaded the index that both need."""
 
-MOST_AT_ONCE = 1_000
-"""From so many changes on, those of a small index are read as those of any other."""
+MOST_AT_ONCE = 256
+"""From so many changes on, ids and timestamps are read before codes: 400 KB at 1,536 dimensions."""
 
 PAGE_SIZE = 16384
 """Items read at a time: 25 MB of codes at 1,536 dimensions."""
@@ -280,27 +280,32 @@ async def _apply_changes(scope: IndexScope, cached: CachedIndex) -> list[str]:
     Where they stay out the watermark does not advance.
     """
     began = scope.context.monotonic()
-    if scope.indexing.analyser and cached.is_small and await _apply_items(scope, cached, began):
+    unread = await _unread_changes(scope, cached)
+    if unread.count and await _apply_items(scope, cached, unread, began):
         return []
-    known, above = await _known_changes(scope, cached)
-    changes = [] if above is None else await _changes_above(scope, above)
+    changes = await _changes_above(scope, unread.above) if unread.count else []
     outdated = cached.outdated(changes)
     if outdated and cached.defers(len(outdated)):
         return outdated
     await _load_items(scope, cached, outdated)
-    _note_changes(scope, cached, began, changes)
-    cached.note_known(known, changes)
+    _note_changes(scope, cached, changes, unread.known, began)
     return []
 
 
-async def _apply_items(scope: IndexScope, cached: CachedIndex, began: float) -> bool:
-    """Load what changed into a small index by one read that has the codes and terms too, unless
-    these are many; return whether it did. So all items count in the weights of words.
+async def _apply_items(
+    scope: IndexScope, cached: CachedIndex, unread: Unread, began: float
+) -> bool:
+    """Load what changed by one read that has the codes and terms too; return whether it did.
+
+    Where items are ranked by words this is done for a small index: all items count in the weights
+    of words. Beside a busy writer it is done for any index, since what is known is not read. Where
+    the changes are many it is left.
     """
-    changed = _changed_above(scope, cached.watermark.floor)
-    find = Find(
-        scope.context.items, changed, CHANGE_FIELDS | scope.ranked_fields, limit=MOST_AT_ONCE
-    )
+    counts_all = scope.indexing.analyser is not None and cached.is_small
+    if not (unread.count < MOST_AT_ONCE or counts_all):
+        return False
+    changed, fields = _changed_above(scope, unread.above), CHANGE_FIELDS | scope.ranked_fields
+    find = Find(scope.context.items, changed, fields, limit=MOST_AT_ONCE)
     found = await find_with_hint(scope.context, BY_CHANGE, find)
     if len(found) == MOST_AT_ONCE:
         return False
@@ -308,37 +313,52 @@ async def _apply_items(scope: IndexScope, cached: CachedIndex, began: float) -> 
     outdated = {*cached.outdated(changes)}
     documents = [one for one in found if is_id(one["_id"]) and one["_id"] in outdated]
     await _upsert(scope, cached, _changes_in(documents, scope.indexing))
-    _note_changes(scope, cached, began, changes)
-    cached.note_known(NOTHING, changes)
+    _note_changes(scope, cached, changes, unread.known, began)
     return True
 
 
 def _note_changes(
-    scope: IndexScope, cached: CachedIndex, began: float, changes: Sequence[tuple[str, Timestamp]]
+    scope: IndexScope,
+    cached: CachedIndex,
+    changes: Sequence[tuple[str, Timestamp]],
+    known: Numbers,
+    began: float,
 ) -> None:
-    """Advance the watermark by changes that are in the index."""
+    """Advance the watermark by changes that are in the index, beside those that were known."""
     context, met = scope.context, [changed_at for _, changed_at in changes]
     cached.advance(ChangeRead(met, began, context.monotonic(), latest=context.latest_timestamp()))
+    cached.note_known(known, changes)
 
 
-async def _known_changes(
-    scope: IndexScope, cached: CachedIndex
-) -> tuple[Numbers, Timestamp | None]:
-    """Find out which changes above the watermark's floor are known, and above which timestamp there
-    are others; None: there are none.
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Which changes are to be read.
 
-    Beside a busy writer thousands are known. Then the timestamps alone are read, by the server into
-    one array: an item that was changed again meanwhile has moved up, to where ids are still to be
-    read.
+    Attributes:
+        above: They have timestamps above this one, and so may have some that are known.
+        count: How many these are; infinite where nobody counted.
+        known: The other changes above the watermark's floor, which are known.
+    """
+
+    above: Timestamp
+    count: float = math.inf
+    known: Numbers = field(default_factory=lambda: NOTHING)
+
+
+async def _unread_changes(scope: IndexScope, cached: CachedIndex) -> Unread:
+    """Find out which changes above the watermark's floor are to be read. Beside a busy writer
+    thousands are known. Then the timestamps alone are read, by the server into one array: an item
+    that was changed again meanwhile has moved up, to where ids are still to be read.
     """
     floor = cached.watermark.floor
     if not cached.knows_many:
-        return NOTHING, floor
+        return Unread(floor)
     met = await _timestamps_above(scope, floor)
     lowest = first_unknown(met, cached.known)
     if lowest is None:
-        return met, None
-    return met[met < lowest], below(lowest)
+        return Unread(floor, 0, met)
+    known = met[met < lowest]
+    return Unread(below(lowest), len(met) - len(known), known)
 
 
 async def _timestamps_above(scope: IndexScope, timestamp: Timestamp) -> Numbers:

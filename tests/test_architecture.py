@@ -95,7 +95,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cache.documents": {
         *("cache.documents", "checkpoint.serde", "engine.commands", "schema.indexes"),
     },
-    "cache.context": {"cache.losses", "cache.documents", "checkpoint.serde"},
+    "cache.context": {"cache.losses", "cache.documents", "checkpoint.serde", "engine.clock"},
     "cache.plans": {
         *("cache.plans", "cache.context", "cache.documents", "checkpoint.serde", "schema"),
         *("engine.commands", "engine.effects", "engine.writes"),

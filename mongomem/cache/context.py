@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from mongomem.arguments import checked_flag, shown
 from mongomem.cache.documents.entry import Collections
 from mongomem.cache.losses import Losses
 from mongomem.checkpoint.serde.serializer import Policy, ValueSerializer
+from mongomem.engine.clock import told_by
 from mongomem.errors import ConfigurationError
 
 POLICY = Policy(allow_unbound=False)
@@ -60,23 +61,8 @@ class Context:
         return self.options.names.entries
 
     def now(self) -> datetime:
-        """Return the time as MongoDB keeps it: in whole milliseconds.
-
-        Raises:
-            ConfigurationError: The clock returns something else than an aware time.
-        """
-        time: Any = self.options.clock()
-        if not isinstance(time, datetime) or time.tzinfo is None:
-            raise ConfigurationError(
-                f"clock must tell the time as an aware datetime, not {shown(time)}"
-            )
-        try:
-            now = time.astimezone(timezone.utc)
-        except Exception as error:  # out of the range of dates, or whatever a time zone does
-            raise ConfigurationError(
-                f"clock tells a time that has no equal in UTC: {shown(time)}"
-            ) from error
-        return now.replace(microsecond=now.microsecond // 1000 * 1000)
+        """See `told_by`."""
+        return told_by(self.options.clock)
 
 
 def options_for(collection_prefix: str, *, auto_setup: Any, clock: Any) -> Options:

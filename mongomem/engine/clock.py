@@ -6,12 +6,37 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from datetime import datetime, timezone
+from typing import Any
+
+from mongomem.arguments import shown
+from mongomem.errors import ConfigurationError
 
 
 def utc_now() -> datetime:
     """Return the time of this machine, aware and in UTC."""
     return datetime.now(timezone.utc)
+
+
+def told_by(clock: Callable[[], datetime]) -> datetime:
+    """Return the time of a clock as MongoDB keeps it: in UTC and whole milliseconds.
+
+    Raises:
+        ConfigurationError: The clock returns something else than an aware time.
+    """
+    told: Any = clock()
+    if not isinstance(told, datetime) or told.tzinfo is None:
+        raise ConfigurationError(
+            f"clock must tell the time as an aware datetime, not {shown(told)}"
+        )
+    try:
+        now = told.astimezone(timezone.utc)
+    except Exception as error:  # out of the range of dates, or whatever a time zone does
+        raise ConfigurationError(
+            f"clock tells a time that has no equal in UTC: {shown(told)}"
+        ) from error
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
 def unix_time() -> float:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
 from bson.timestamp import Timestamp
 from langgraph.store.base import TTLConfig
 
 from mongomem.arguments import checked_flag, checked_number, shown
-from mongomem.engine.clock import monotonic, unix_time
+from mongomem.engine.clock import monotonic, told_by, unix_time
 from mongomem.errors import ConfigurationError
 from mongomem.store.damage import Damage
 from mongomem.store.documents.coverage import Coverage
@@ -128,23 +128,8 @@ class Context:
         return latest_timestamp(self.unix_time())
 
     def now(self) -> datetime:
-        """Return the time as MongoDB keeps it: in whole milliseconds.
-
-        Raises:
-            ConfigurationError: The clock returns something else than an aware time.
-        """
-        time: Any = self.clock()
-        if not isinstance(time, datetime) or time.tzinfo is None:
-            raise ConfigurationError(
-                f"clock must tell the time as an aware datetime, not {shown(time)}"
-            )
-        try:
-            now = time.astimezone(timezone.utc)
-        except Exception as error:  # out of the range of dates, or whatever a time zone does
-            raise ConfigurationError(
-                f"clock tells a time that has no equal in UTC: {shown(time)}"
-            ) from error
-        return now.replace(microsecond=now.microsecond // 1000 * 1000)
+        """See `told_by`."""
+        return told_by(self.clock)
 
 
 def context_for(

@@ -43,6 +43,11 @@ class Losses:
         reason = "it is larger than a document of MongoDB, 16 MB"
         self._tell(namespace, reason, f"not kept in the cache: key {shown(key)}")
 
+    def note_refused(self, namespace: tuple[str, ...], key: str) -> None:
+        """Note that a small server has no room in memory for a write of this size."""
+        reason = "the server refused a write of this size (TransactionTooLargeForCache)"
+        self._tell(namespace, reason, f"not kept in the cache: key {shown(key)}")
+
     def note_unreachable(self, error: Exception) -> None:
         """Note that no server answered; the next time is told after one has."""
         if not self._is_unreachable:

@@ -18,10 +18,17 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Send
 from pymongo import MongoClient
-from pymongo.errors import AutoReconnect, OperationFailure, ServerSelectionTimeoutError
+from pymongo.errors import (
+    AutoReconnect,
+    BulkWriteError,
+    OperationFailure,
+    ServerSelectionTimeoutError,
+)
 
 from mongomem import ConfigurationError, MongoCache, MongoMemory, UnstorableValueError, UsageError
 from mongomem.cache.documents.entry import MAX_DOCUMENT_BYTES, entry_id, is_own_id
+from mongomem.cache.plans.entries import TOO_LARGE_FOR_SERVER
+from mongomem.engine.commands import BulkWrite
 from mongomem.engine.runners import BlockingRunner
 from mongomem.testing import FailingRunner, MongomockDatabase
 from support.caches import NS, World
@@ -247,8 +254,34 @@ async def test_what_is_too_large_is_not_kept_and_neither_is_what_was_before(
     (told,) = [one.getMessage() for one in caplog.records if one.name == "mongomem"]
     assert "not kept" in told
     assert "'k'" in told
-    await cache("set", {KEY: (b"x" * (MAX_DOCUMENT_BYTES - 1_000), None)})
-    assert len((await cache("get", [KEY]))[KEY]) == MAX_DOCUMENT_BYTES - 1_000
+    large = b"x" * (MAX_DOCUMENT_BYTES - 1_000)
+    await cache("set", {KEY: (large, None)})  # a small server may refuse it, and nothing is raised
+    assert await cache("get", [KEY]) in ({KEY: large}, {})
+    await cache("set", {KEY: (large[: 2**22], None)})
+    assert await cache("get", [KEY]) == {KEY: large[: 2**22]}
+
+
+async def test_what_a_small_server_refuses_is_not_kept(
+    mongo_client: MongoClient[Any], database_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache: MongoCache[Any] = MongoCache(mongo_client, database_name)
+    cache.set({KEY: (1, None), (NS, "other"): (1, None)})
+    refused = {"code": TOO_LARGE_FOR_SERVER, "errmsg": "transaction is too large"}
+
+    class Refusing(BulkWrite):
+        def perform(self, database: Any) -> Any:
+            (entry,) = (one for one in self.writes if one.document["key"] == KEY[1])
+            BulkWrite(self.collection, [one for one in self.writes if one is not entry]).perform(
+                database
+            )
+            failure = {**refused, "index": 0, "op": {"q": entry.filter, "u": entry.document}}
+            raise BulkWriteError({"writeErrors": [failure]})
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("mongomem.engine.writes.BulkWrite", Refusing)
+        cache.set({KEY: (2, None), (NS, "other"): (2, None)})
+    assert cache.get([KEY, (NS, "other")]) == {(NS, "other"): 2}
+    assert "refused a write of this size" in caplog.text
 
 
 async def test_two_prefixes_never_meet(world: World) -> None:

@@ -139,7 +139,7 @@ class World:
         self.other = await Steps(calls, "other", user_id="ada").put({"run_id": "r0"}, a=1)
         steps = Steps(calls, "t", user_id="ada")
         await steps.put({"run_id": "r1"}, long=source.randbytes(20_000), small=1)
-        await steps.put({"run_id": "r2"}, long=source.randbytes(60_000))
+        await steps.put({"run_id": "r2"}, long=source.randbytes(90_000))
         self.newest = await steps.put({"run_id": "r3"}, small=2)
         await calls(
             "put_writes", self.newest, [("small", 3), ("long", source.randbytes(80_000))], "task"

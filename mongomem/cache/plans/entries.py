@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from pymongo.errors import ConnectionFailure, PyMongoError
+from pymongo.errors import BulkWriteError, ConnectionFailure, PyMongoError
 
 from mongomem.cache.context import Context
 from mongomem.cache.documents.arguments import (
@@ -47,6 +47,10 @@ from mongomem.engine.commands import (
 from mongomem.engine.effects import Compute
 from mongomem.engine.writes import bulk_upsert
 from mongomem.errors import CorruptDataError, SchemaVersionError
+
+TOO_LARGE_FOR_SERVER = 388
+"""Server error code: a write of many megabytes does not fit into the cache of a small server
+(TransactionTooLargeForCache, MongoDB 6.0)."""
 
 NAMESPACES_PER_COMMAND = 1_000
 """How many ranges one deletion names: far below what a query may have."""
@@ -124,7 +128,21 @@ async def _read(context: Context, ids: Sequence[bytes], found: dict[Any, Documen
 
 async def _store(context: Context, writes: Sequence[Write]) -> None:
     await ensure_setup(context)
-    await bulk_upsert(context.entries, writes)
+    try:
+        await bulk_upsert(context.entries, writes)
+    except BulkWriteError as error:
+        failures = error.details.get("writeErrors") or []
+        if not failures or any(one.get("code") != TOO_LARGE_FOR_SERVER for one in failures):
+            raise
+        await _forget(context, [one["op"]["u"] for one in failures])
+
+
+async def _forget(context: Context, refused: Sequence[Document]) -> None:
+    """Delete the entries that a small server has no room to replace: they are of the past."""
+    for document in refused:
+        context.options.losses.note_refused(tuple(document["namespace"]), document["key"])
+    ids = [document["_id"] for document in refused]
+    await DeleteMany(context.entries, {"_id": {"$in": ids}})
 
 
 def _values(

@@ -116,8 +116,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("migration", "checkpoint", "store", "transfer"),
         *("engine.commands", "engine.runners"),
     },
-    "terminal": {
-        *("terminal", "migration", "checkpoint.saver", "memory"),
+    "command_line": {
+        *("command_line", "migration", "checkpoint.saver", "memory"),
         *("engine.client_context", "engine.commands"),
     },
     "user_export": set(),

@@ -18,10 +18,10 @@ from langgraph.store.sqlite import SqliteStore
 from pymongo import MongoClient
 
 from mongomem import LocalServer, MongoSaver, MongoStore
+from mongomem.command_line import ends
+from mongomem.command_line.application import run
 from mongomem.migration.mongodb_items import ITEMS
 from mongomem.migration.mongodb_threads import CHECKPOINTS, WRITES
-from mongomem.terminal import ends
-from mongomem.terminal.application import run
 from support.databases import drop
 from support.migrations import (
     assert_same_threads,
@@ -425,9 +425,7 @@ def test_names_are_cut_short_in_text(
 
 
 def test_the_extra_that_is_missing(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['typer'] = None; from mongomem.terminal.entry import main; main()"
-    )
+    code = "import sys; sys.modules['typer'] = None; from mongomem.command_line.entry import main; main()"
     words, options = command(["migrate"], tmp_path)
     ran = subprocess.run(
         [words[0], "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS, **options

@@ -150,7 +150,7 @@ def command(arguments: Sequence[str], cwd: Path | None = None, **more: str) -> l
     """Return the arguments of ``subprocess`` that run the command line, and its options."""
     environment = {key: value for key, value in os.environ.items() if key != "MONGODB_URI"}
     environment |= {"PYTHONPATH": str(ROOT), **more}
-    run = "from mongomem.terminal.entry import main; main()"
+    run = "from mongomem.command_line.entry import main; main()"
     return [[sys.executable, "-c", run, *arguments], {"cwd": cwd, "env": environment}]
 
 

@@ -31,9 +31,7 @@ from mongomem.store.plans.model_check import check_model, warn_of_blank_paths
 from mongomem.store.plans.read import find_named
 from mongomem.store.plans.setup import ensure_config
 from mongomem.store.vectors.quantization import Vector
-
-ANALYSIS_WORK = 20
-"""How many bytes of work finding the words of a text is, a character."""
+from mongomem.store.words.analysis import WORK_PER_CHARACTER
 
 LONG_CHARACTERS = 2**20
 """From this many characters of texts and names on, the size of an item is checked before anything
@@ -141,7 +139,7 @@ async def _with_terms(
     size = sum(len(text.text) for own in texts.values() for text in own.values())
     made: dict[str, ItemVectors] = await Compute(
         lambda: {item: _item_vectors(indexing, own, vectors) for item, own in texts.items()},
-        size * ANALYSIS_WORK if indexing.analyser else 0,
+        size * WORK_PER_CHARACTER if indexing.analyser else 0,
     )
     return made
 

@@ -45,11 +45,11 @@ from mongomem.store.plans.candidates import Candidates, CandidateSource, candida
 from mongomem.store.plans.index_sync import IndexScope
 from mongomem.store.plans.model_check import check_model, warn_of_blank_paths
 from mongomem.store.plans.plain_search import newest_matching
-from mongomem.store.plans.put import ANALYSIS_WORK
 from mongomem.store.plans.read import find_by_id, find_with_hint, matches_search
 from mongomem.store.plans.setup import ensure_config
 from mongomem.store.vectors.fusion import Ranking
 from mongomem.store.vectors.quantization import Vector
+from mongomem.store.words.analysis import WORK_PER_CHARACTER
 from mongomem.store.words.bm25 import TermStatistics, WordQuery
 from mongomem.store.words.query import ParsedQuery, Phrase, parse_query
 
@@ -176,7 +176,7 @@ async def _parsed(indexing: IndexSettings, search: Search) -> ParsedQuery | None
     if analyser is None or text is None:
         return None
     parsed: ParsedQuery = await Compute(
-        partial(parse_query, text, analyser), len(text) * ANALYSIS_WORK
+        partial(parse_query, text, analyser), len(text) * WORK_PER_CHARACTER
     )
     return parsed
 
@@ -201,7 +201,7 @@ async def _weighted_vector(
     spans = [(word.start, word.end) for word in parsed.words]
     text = query.search.query or ""
     weigh = partial(query.indexing.embedder.embed_weighted, text, spans, weights)
-    weighted: Vector | None = await Compute(weigh, len(text) * ANALYSIS_WORK)
+    weighted: Vector | None = await Compute(weigh, len(text) * WORK_PER_CHARACTER)
     return query.vector if weighted is None else weighted
 
 

@@ -2,11 +2,11 @@
 
     score = (max(cosine, 0) + words) / 2
 
-Both parts are absolute: the cosine of two vectors, and the share of a query that an item's words
-reach (`mongomem.store.words.bm25`). So a score depends on no other item but by the weights of the
-terms, `min_score` means the same in every namespace, and pages agree. Refused: fusing ranks, which
-finds less, and scaling both parts to the range that they have in a namespace, which finds as much
-and makes the best hit of every query a good one (docs/decisions/hybrid-ranking.md).
+The parts are the cosine of two vectors, and the share of a query that an item's words reach
+(`mongomem.store.words.bm25`). Neither is scaled to what else is found. Other items count only in
+the weights of words and in the average length. Refused: fusing ranks, and scaling both parts to the
+range that they have in a namespace, by which the best hit of every query is a good one
+(docs/decisions/hybrid-ranking.md).
 """
 
 from __future__ import annotations

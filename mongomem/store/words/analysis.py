@@ -43,6 +43,9 @@ LOOKED_AT = 64
 """Characters of a word that its term depends on. Bounds what is cached, and the time of NFKC, which
 is quadratic in the marks of one character."""
 
+WORK_PER_CHARACTER = 20
+"""How many bytes of work a character of a text is, for `mongomem.engine.effects.Compute`."""
+
 CACHED_WORDS = 2**15
 """Spellings whose terms an analyser keeps, about 6 MB."""
 

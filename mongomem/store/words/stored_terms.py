@@ -28,7 +28,7 @@ HEADER_BYTES, TERM_BYTES = 4, 5
 MOST_COUNTED = 255
 NO_CODES = bytes(2)
 
-LOOKED_AT = 256
+MARKED_BYTES = 256
 """Bytes of the codes that their mark is made from."""
 
 
@@ -113,4 +113,4 @@ def _mark_of_codes(codes: Any) -> bytes:
     """Return two bytes that differ from text to text, but for one in 65,536."""
     if type(codes) is not bytes:
         return NO_CODES
-    return (crc32(codes[:LOOKED_AT]) & 0xFFFF).to_bytes(2, "little")
+    return (crc32(codes[:MARKED_BYTES]) & 0xFFFF).to_bytes(2, "little")

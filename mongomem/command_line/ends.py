@@ -16,6 +16,7 @@ from langgraph.store.base import BaseStore
 
 from mongomem.arguments import without_secrets
 from mongomem.checkpoint.saver import MongoSaver
+from mongomem.command_line.refusals import Failure, Refusal, line_of
 from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
 from mongomem.errors import ConfigurationError, MongomemError, ServerUnavailableError
 from mongomem.memory import MongoMemory
@@ -24,7 +25,6 @@ from mongomem.migration.mongodb_threads import CHECKPOINTS, WRITES, MongoDBThrea
 from mongomem.migration.parts import ItemSource, ThreadSource
 from mongomem.migration.saver_threads import SaverThreads
 from mongomem.migration.store_items import StoreItems
-from mongomem.terminal.refusals import Failure, Refusal, line_of
 
 T = TypeVar("T")
 

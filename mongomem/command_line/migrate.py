@@ -10,6 +10,15 @@ from typing import Annotated
 import typer
 from pymongo.errors import PyMongoError
 
+from mongomem.command_line.ends import Ends, Named, opened
+from mongomem.command_line.printout import (
+    print_error,
+    print_result,
+    progress,
+    report_json,
+    report_text,
+)
+from mongomem.command_line.refusals import GOES_ON, Failure, Refusal, line_of
 from mongomem.errors import MongomemError
 from mongomem.migration.comparison import Comparison
 from mongomem.migration.item_copies import ItemCopies
@@ -17,15 +26,6 @@ from mongomem.migration.mongodb_items import ITEMS
 from mongomem.migration.mongodb_threads import CHECKPOINTS, DB_NAME, WRITES
 from mongomem.migration.report import Report
 from mongomem.migration.thread_copies import ThreadCopies
-from mongomem.terminal.ends import Ends, Named, opened
-from mongomem.terminal.printout import (
-    print_error,
-    print_result,
-    progress,
-    report_json,
-    report_text,
-)
-from mongomem.terminal.refusals import GOES_ON, Failure, Refusal, line_of
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 

@@ -10,7 +10,7 @@ MISSING = 'mongomem: the command line needs the extra "cli": pip install "mongom
 def main() -> None:
     """Run the command line, and end with its exit code."""
     try:
-        from mongomem.terminal.application import run
+        from mongomem.command_line.application import run
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from mongomem.terminal.migrate import migrate
-from mongomem.terminal.printout import print_error, print_result
+from mongomem.command_line.migrate import migrate
+from mongomem.command_line.printout import print_error, print_result
 
 USAGE, INTERRUPTED = 2, 130
 

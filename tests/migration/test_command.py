@@ -425,7 +425,9 @@ def test_names_are_cut_short_in_text(
 
 
 def test_the_extra_that_is_missing(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['typer'] = None; from mongomem.command_line.entry import main; main()"
+    code = (
+        "import sys; sys.modules['typer'] = None; import mongomem.command_line.entry as e; e.main()"
+    )
     words, options = command(["migrate"], tmp_path)
     ran = subprocess.run(
         [words[0], "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS, **options

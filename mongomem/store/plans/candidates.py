@@ -1,7 +1,7 @@
 """Sources of candidates for a query: an index in memory, a scan of all codes, or Atlas.
 
 Candidates are read again and scored by `mongomem.store.plans.semantic_search`, whatever their
-source. So sources differ in speed and freshness, never in scores.
+source. So sources differ in speed and freshness, and in scores only where a source counts no words.
 """
 
 from __future__ import annotations

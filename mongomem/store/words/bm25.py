@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 K1, B = 0.6, 0.2
-"""Lower than what is usual for documents (1.2 and 0.75): a memory is a sentence or two. Chosen on
-half of LoCoMo (docs/decisions/hybrid-ranking.md)."""
+"""Lower than what is usual for documents (1.2 and 0.75): a memory is a sentence or two. See
+docs/decisions/hybrid-ranking.md."""
 
 Hashes: TypeAlias = npt.NDArray[np.uint32]
 Weights: TypeAlias = npt.NDArray[np.float64]

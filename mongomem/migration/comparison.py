@@ -14,7 +14,7 @@ from langgraph.store.base import GetOp, Item
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.saver import MongoSaver
-from mongomem.migration.item_copies import given_item, is_same_time
+from mongomem.migration.item_copies import given_item
 from mongomem.migration.parts import (
     ItemSource,
     LeftOut,
@@ -27,7 +27,7 @@ from mongomem.migration.parts import (
 )
 from mongomem.migration.report import Report
 from mongomem.store.store import MongoStore
-from mongomem.transfer.memories import bytes_of
+from mongomem.transfer.memories import bytes_of, is_same_time
 
 SERIALIZER = JsonPlusSerializer()
 ABSENT = object()

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from langgraph.store.base import NOT_PROVIDED, PutOp
 
-from mongomem.engine.commands import Find
 from mongomem.migration.parts import ItemSource, LeftOut, SourceItem, parted
 from mongomem.migration.report import Report
-from mongomem.store.context import Context
-from mongomem.store.documents.item import ITEM_FIELDS
 from mongomem.store.documents.ops import group_ops
-from mongomem.store.documents.stored_item import StoredItem, sound_items
 from mongomem.store.store import MongoStore
-from mongomem.transfer.memories import GivenItem, bytes_of, import_items
+from mongomem.transfer.memories import GivenItem, import_items, unchanged_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,26 +71,3 @@ def given_item(store: MongoStore, one: SourceItem) -> GivenItem | LeftOut:
     except Exception as error:  # whatever the value of an item is
         return LeftOut.of(one, error)
     return GivenItem(op, one.created_at, one.updated_at)
-
-
-async def unchanged_ids(context: Context, given: Sequence[GivenItem]) -> set[str]:
-    """Return the ids of the items that the target has as they are given."""
-    ids = [one.id for one in given]
-    page = await Find(context.items, {"_id": {"$in": ids}}, ITEM_FIELDS) if ids else []
-    stored = {one.id: one for one in sound_items(page, context.damage)}
-    return {one.id for one in given if one.id in stored and _is_same(one, stored[one.id])}
-
-
-def _is_same(one: GivenItem, stored: StoredItem) -> bool:
-    return is_same_time(one.updated_at, stored.updated_at) and bytes_of(one.op.value) == bytes_of(
-        stored.value
-    )
-
-
-def is_same_time(one: datetime, other: datetime) -> bool:
-    """Compare times as BSON holds them, in milliseconds."""
-    return _cut(one) == _cut(other)
-
-
-def _cut(time: datetime) -> datetime:
-    return time.replace(microsecond=time.microsecond // 1000 * 1000)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents.collections import CHECKPOINT, checkpoint_doc_id
 from mongomem.checkpoint.documents.thread import thread_query
 from mongomem.checkpoint.plans.put import put
 from mongomem.checkpoint.plans.put_writes import SerializedWrite, Task, store_writes
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.checkpoint.serde.channels import serialized
 from mongomem.checkpoint.serde.place_digest import BEGAN, MILLISECOND
-from mongomem.engine.commands import Aggregate, BulkWrite, Document, Find, Update
+from mongomem.engine.commands import BulkWrite, Update
 from mongomem.errors import (
     ContentionError,
     CorruptDataError,
@@ -33,42 +32,10 @@ from mongomem.migration.parts import (
 )
 from mongomem.migration.report import Report
 from mongomem.transfer.json_parts import CLOCKS_DIFFER
-from mongomem.transfer.thread_export import living_document
+from mongomem.transfer.stored_thread import Stored, stored_parts
 
 OF_ONE = (InvalidInputError, UnstorableValueError, CorruptDataError, ContentionError)
 """Errors that are those of one checkpoint or item, and not of the target."""
-
-COUNTED: Document = {
-    "$group": {
-        "_id": {"ns": "$checkpoint_ns", "id": "$checkpoint_id"},
-        "writes": {"$sum": 1},
-    }
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What the target has of a thread.
-
-    Attributes:
-        checkpoints: The `_id` of each checkpoint.
-        writes: How many pending writes there are, by namespace and checkpoint.
-    """
-
-    checkpoints: frozenset[str | bytes] = frozenset()
-    writes: Mapping[tuple[str, str | None], int] = field(default_factory=dict)
-
-    def has(self, place: Place) -> bool:
-        return checkpoint_doc_id(place.ref) in self.checkpoints
-
-    def has_all_of(self, place: Place) -> bool:
-        """Say whether a checkpoint is there with its writes."""
-        key = (place.ref.checkpoint_ns, place.ref.checkpoint_id)
-        return self.has(place) and self.writes.get(key, 0) >= place.writes
-
-    def goes_on(self, places: Sequence[Place]) -> bool:
-        """Say whether the thread has checkpoints that the source has not."""
-        return not self.checkpoints <= {checkpoint_doc_id(place.ref) for place in places}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +78,9 @@ class ThreadCopies:
     def _copy(self, thread: SourceThread) -> None:
         places, lost = parted(self.source.places(thread))
         stored = self.saver._runners.run(stored_parts(self.saver._context(), thread.thread_id))
-        missing = [one for one in behind_parents(places) if not stored.has_all_of(one)]
+        missing = [
+            one for one in behind_parents(places) if not stored.has_all_of(one.ref, one.writes)
+        ]
         self._count(places, lost, stored)
         if self.dry_run or not places:
             return
@@ -123,14 +92,14 @@ class ThreadCopies:
     def _count(self, places: Sequence[Place], lost: Sequence[LeftOut], stored: Stored) -> None:
         self.report.left_out.add(lost)
         self.report.checkpoints.found += len(places) + len(lost)
-        self.report.checkpoints.present += sum(stored.has(one) for one in places)
+        self.report.checkpoints.present += sum(stored.has(one.ref) for one in places)
         self.report.writes += sum(one.writes for one in places)
 
     def _store(self, one: SourceCheckpoint | LeftOut, stored: Stored) -> None:
         if isinstance(one, LeftOut):
             self.report.left_out.add([one])
             return
-        is_there = stored.has(one.place)
+        is_there = stored.has(one.place.ref)
         try:
             self.saver._runners.run(
                 store_checkpoint(self.saver._context(), one, writes_alone=is_there)
@@ -149,7 +118,7 @@ class ThreadCopies:
         now = self.saver._context().now()
         times = sorted(time for one in ends if (time := _time(one, now)) is not None)
         if times:
-            updated_at = None if stored.goes_on(places) else times[-1]
+            updated_at = None if stored.goes_on(one.ref for one in places) else times[-1]
             self.saver._runners.run(
                 date_thread(self.saver._context(), thread.thread_id, times[0], updated_at)
             )
@@ -162,18 +131,6 @@ def _time(one: SourceCheckpoint, now: datetime) -> datetime | None:
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
     return made if BEGAN + MILLISECOND <= made <= now + CLOCKS_DIFFER else None
-
-
-async def stored_parts(context: Context, thread_id: str) -> Stored:
-    """Return what the target has of a thread, by ids and numbers alone."""
-    document = await living_document(context, thread_id)
-    if document is None:
-        return Stored()
-    own = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": document["epoch"]}
-    checkpoints = await Find(context.checkpoints, own, {"_id": 1})
-    counted = await Aggregate(context.writes, [{"$match": {"thread_id": thread_id}}, COUNTED])
-    writes = {(one["_id"].get("ns"), one["_id"].get("id")): one["writes"] for one in counted}
-    return Stored(frozenset(one["_id"] for one in checkpoints), writes)
 
 
 async def store_checkpoint(

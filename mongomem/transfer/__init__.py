@@ -4,6 +4,7 @@
     pieces         serialized values in JSON: what checkpoints share stands there once
     transcript     the messages of a thread, for people
     given_thread   what a document says of a thread
+    stored_thread  plan: what a database has of a thread
     thread_export  plans: a thread as JSON
     thread_import  plans: a thread from JSON
     memories       plans: items as JSON, and back

@@ -40,26 +40,60 @@ async def export_items(context: Context, namespace: Namespace) -> list[dict[str,
     out, and those that have expired.
     """
     found: list[dict[str, Any]] = []
-    shown, condition = {**ITEM_FIELDS, "index_fields": 1}, id_range(namespace)
+    after: str | None = None
     while True:
-        page = await Find(
-            context.items, {"_id": condition}, shown, sort=[("_id", 1)], limit=PAGE_SIZE, hint=BY_ID
-        )
-        found += _page_json(context, page, len(namespace))
-        if len(page) < PAGE_SIZE:
+        page = await item_page(context, namespace, after, len(namespace))
+        found += page.items
+        if (after := page.last) is None:
             return found
-        condition = {**condition, "$gt": page[-1]["_id"]}
 
 
-def _page_json(context: Context, page: Sequence[Document], depth: int) -> list[dict[str, Any]]:
-    """Return the items of a page, each with its namespace below the first `depth` labels."""
-    now = context.now()
-    chosen = {one["_id"]: one.get("index_fields") for one in page}
-    return [
+@dataclass(frozen=True, slots=True)
+class ItemPage:
+    """Items as JSON.
+
+    Attributes:
+        items: They.
+        damaged: The ids of those that are left out.
+        last: The id of the last that was read; None where there are no more.
+    """
+
+    items: list[dict[str, Any]]
+    damaged: list[str]
+    last: str | None
+
+
+async def item_page(
+    context: Context,
+    namespace: Namespace,
+    after: str | None,
+    depth: int = 0,
+    limit: int = PAGE_SIZE,
+) -> ItemPage:
+    """Return the next items below a namespace as JSON, in the order of their ids. Those that have
+    expired are left out.
+
+    Args:
+        context: What every plan of the store is given.
+        namespace: The namespace; empty for all.
+        after: The id of the last item of the page before.
+        depth: How many labels of their namespaces are left out.
+        limit: How many are read at most.
+    """
+    condition: Document = {**id_range(namespace), **({} if after is None else {"$gt": after})}
+    shown = {**ITEM_FIELDS, "index_fields": 1}
+    page = await Find(
+        context.items, {"_id": condition}, shown, sort=[("_id", 1)], limit=limit, hint=BY_ID
+    )
+    sound = sound_items(page, context.damage)
+    chosen, now = {one["_id"]: one.get("index_fields") for one in page}, context.now()
+    items = [
         _item_json(stored, chosen[stored.id], depth)
-        for stored in sound_items(page, context.damage)
+        for stored in sound
         if not context.expiry.has_expired(stored.expires_at, now)
     ]
+    damaged = sorted(chosen.keys() - {stored.id for stored in sound})
+    return ItemPage(items, damaged, page[-1]["_id"] if len(page) == limit else None)
 
 
 def _item_json(stored: StoredItem, index: object, depth: int) -> dict[str, Any]:
@@ -216,3 +250,26 @@ def bytes_of(value: Mapping[str, Any] | None) -> bytes:
     """Return what is the same for the same values, of the same types."""
     encoded = encode_value(value or {}, "value")
     return bson.encode({"readable": encoded.readable, "exact": encoded.exact})
+
+
+async def unchanged_ids(context: Context, given: Sequence[GivenItem]) -> set[str]:
+    """Return the ids of the items that the store has as they are given."""
+    ids = [one.id for one in given]
+    page = await Find(context.items, {"_id": {"$in": ids}}, ITEM_FIELDS) if ids else []
+    stored = {one.id: one for one in sound_items(page, context.damage)}
+    return {one.id for one in given if one.id in stored and _is_same(one, stored[one.id])}
+
+
+def _is_same(one: GivenItem, stored: StoredItem) -> bool:
+    return is_same_time(one.updated_at, stored.updated_at) and bytes_of(one.op.value) == bytes_of(
+        stored.value
+    )
+
+
+def is_same_time(one: datetime, other: datetime) -> bool:
+    """Compare times as BSON holds them, in milliseconds."""
+    return _cut(one) == _cut(other)
+
+
+def _cut(time: datetime) -> datetime:
+    return time.replace(microsecond=time.microsecond // 1000 * 1000)

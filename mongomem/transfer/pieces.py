@@ -1,4 +1,4 @@
-"""Serialized values in JSON. Pure.
+"""Serialized values in JSON.
 
 A checkpoint holds the whole list of messages, and so does the next one. So a value is cut where its
 content says so (FastCDC), and a piece that several values share stands in the document once.
@@ -7,9 +7,12 @@ content says so (FastCDC), and a piece that several values share stands in the d
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from hashlib import blake2b
+from io import BytesIO
+from typing import IO, Any
 
 from pyfastcdc import FastCDC
 
@@ -21,6 +24,9 @@ PIECE_BYTES = 1024
 
 LARGEST_PIECE = PIECE_BYTES * 4
 """In bytes."""
+
+DIGEST_BYTES = 20
+"""By which pieces are known: those of a large thread are not kept in memory."""
 
 MOST_REPEATED, ALWAYS_TAKEN = 64, 2**28
 """How many times the bytes of all pieces the values of one checkpoint may come to, and how many
@@ -38,8 +44,8 @@ class Pieces:
     """The pieces of the values of one thread.
 
     Attributes:
-        encoded: Base64 of each, in the order in which they were met.
-        places: Where each stands in `encoded`.
+        encoded: Base64 of those that were not taken yet, in the order in which they were met.
+        places: The place of each among all of the thread, by its digest.
     """
 
     encoded: list[str] = field(default_factory=list)
@@ -55,10 +61,61 @@ class Pieces:
         return {"type": kind, "pieces": cut}
 
     def _place(self, piece: bytes) -> int:
-        if piece not in self.places:
-            self.places[piece] = len(self.encoded)
+        digest = blake2b(piece, digest_size=DIGEST_BYTES).digest()
+        if digest not in self.places:
+            self.places[digest] = len(self.places)
             self.encoded.append(base64_of(piece))
-        return self.places[piece]
+        return self.places[digest]
+
+    def take(self) -> list[str]:
+        """Return the pieces that were met since the last call."""
+        taken, self.encoded = self.encoded, []
+        return taken
+
+
+@dataclass(slots=True)
+class PieceFile:
+    """The pieces of a thread that is imported, one behind the other in a file.
+
+    Attributes:
+        file: Where they are: in memory, or on the disk.
+        ends: Where each ends, behind a zero.
+    """
+
+    file: IO[bytes] = field(default_factory=BytesIO)
+    ends: array[int] = field(default_factory=lambda: array("Q", [0]))
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    @property
+    def size(self) -> int:
+        """How many bytes they have together."""
+        return self.ends[-1]
+
+    def add(self, pieces: Iterable[bytes]) -> None:
+        """Put pieces behind the others."""
+        self.file.seek(self.size)
+        for piece in pieces:
+            self.file.write(piece)
+            self.ends.append(self.size + len(piece))
+
+    def size_of(self, places: Iterable[int]) -> int:
+        """Return how many bytes the pieces at some places have together."""
+        return sum(self.ends[place + 1] - self.ends[place] for place in places)
+
+    def joined(self, places: Sequence[int]) -> bytes:
+        """Return the pieces at some places, in one: neighbours are read at once."""
+        parts, first = [], 0
+        for at in range(1, len(places) + 1):
+            if at == len(places) or places[at] != places[at - 1] + 1:
+                parts.append(self._read(places[first], places[at - 1]))
+                first = at
+        return b"".join(parts)
+
+    def _read(self, first: int, last: int) -> bytes:
+        self.file.seek(self.ends[first])
+        return self.file.read(self.ends[last + 1] - self.ends[first])
 
 
 @dataclass(slots=True)
@@ -70,12 +127,12 @@ class GivenPieces:
         left: How many bytes its values may still come to.
     """
 
-    pieces: Sequence[bytes]
+    pieces: PieceFile
     left: int
 
     @classmethod
-    def of(cls, pieces: Sequence[bytes]) -> GivenPieces:
-        return cls(pieces, max(ALWAYS_TAKEN, MOST_REPEATED * sum(map(len, pieces))))
+    def of(cls, pieces: PieceFile) -> GivenPieces:
+        return cls(pieces, max(ALWAYS_TAKEN, MOST_REPEATED * pieces.size))
 
     def joined(self, part: Part) -> bytes:
         """Return the pieces that a part of a document names, in one.
@@ -84,10 +141,15 @@ class GivenPieces:
             InvalidInputError: It names none, or the values of the checkpoint come to too much.
         """
         places = [_checked_place(one, len(self.pieces)) for one in part.parts()]
-        self.left -= sum(len(self.pieces[place]) for place in places)
+        self.left -= self.pieces.size_of(places)
         if self.left < 0:
             raise part.wrong("fewer pieces: the values of this checkpoint repeat them too often")
-        return b"".join([self.pieces[place] for place in places])
+        return self.pieces.joined(places)
+
+
+def given_pieces(part: Part) -> Iterable[bytes]:
+    """Return the pieces that a list of a document holds."""
+    return (given_piece(one) for one in part.parts())
 
 
 def given_piece(part: Part) -> bytes:

@@ -28,10 +28,13 @@ from mongomem.checkpoint.plans.load import (
 )
 from mongomem.checkpoint.plans.thread_state import read_state, thread_document
 from mongomem.checkpoint.serde.chunks import StoredValue
-from mongomem.engine.commands import Document, Find
+from mongomem.engine.commands import Document, Find, slices
 from mongomem.engine.effects import Compute
 from mongomem.transfer.pieces import Pieces
 from mongomem.transfer.transcript import Transcript
+
+PAGE_SIZE = 50
+"""How many checkpoints are read at a time."""
 
 
 async def export_thread(context: Context, thread_id: str) -> dict[str, Any] | None:
@@ -47,35 +50,71 @@ async def living_document(context: Context, thread_id: str) -> Document | None:
 
 
 async def _exported(context: Context, thread_id: str) -> dict[str, Any] | None:
+    outline = await thread_outline(context, thread_id)
+    if outline is None:
+        return None
+    gathered = ThreadJson(context, transcript=Transcript())
+    for ids in slices(outline.ids, PAGE_SIZE):
+        await gather(context, outline, ids, gathered)
+    return {**outline.described, **gathered.parts()}
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A thread before its checkpoints are read.
+
+    Attributes:
+        described: What is said of it as a whole, as JSON.
+        thread_id: Its id.
+        epoch: The life that it has.
+        ids: The `_id` of each checkpoint, in the order of their ids.
+    """
+
+    described: dict[str, Any]
+    thread_id: str
+    epoch: int
+    ids: Sequence[bytes]
+
+
+async def thread_outline(context: Context, thread_id: str) -> Outline | None:
+    """Return the outline of a thread that has checkpoints, else None."""
     document = await living_document(context, thread_id)
     if document is None:
         return None
-    living = await _living_checkpoints(context, document)
-    writes = await _writes_by_checkpoint(context, thread_id, document["epoch"])
-    pages = ThreadJson(context)
-    for stored in living:
-        with context.caches.damage.left_out(checkpoint_doc_id(stored.ref)):
-            await pages.add(stored, writes.get(stored.ref, []))
-    return {**_described(document), **pages.parts()}
+    own = {"type": CHECKPOINT, "thread_id": thread_id, "epoch": document["epoch"]}
+    found = await Find(context.checkpoints, own, {"checkpoint_id": 1})
+    found.sort(key=lambda one: str(one.get("checkpoint_id")))
+    ids = [one["_id"] for one in found]
+    return Outline(_described(document), thread_id, document["epoch"], ids)
 
 
-async def _living_checkpoints(context: Context, thread: Document) -> list[StoredCheckpoint]:
-    """Read the sound checkpoints of the life that a thread has, in the order of their ids."""
-    own = {"type": CHECKPOINT, "thread_id": thread["thread_id"], "epoch": thread["epoch"]}
+async def gather(
+    context: Context, outline: Outline, ids: Sequence[bytes], gathered: ThreadJson
+) -> None:
+    """Gather checkpoints of a thread, with their writes. Damaged ones are left out."""
+    own = {"_id": {"$in": [*ids]}, "thread_id": outline.thread_id, "epoch": outline.epoch}
     records = await read_undamaged(context, await Find(context.checkpoints, own))
     living = [stored for stored in records if context.is_alive(stored.touched_at)]
-    return sorted(living, key=lambda stored: stored.ref.checkpoint_id or "")
+    living.sort(key=lambda stored: stored.ref.checkpoint_id or "")
+    writes = await _writes_by_checkpoint(context, outline, [stored.ref for stored in living])
+    for stored in living:
+        with context.caches.damage.left_out(checkpoint_doc_id(stored.ref)):
+            await gathered.add(stored, writes.get(stored.ref, []))
 
 
 async def _writes_by_checkpoint(
-    context: Context, thread_id: str, epoch: int
+    context: Context, outline: Outline, refs: Sequence[CheckpointRef]
 ) -> dict[CheckpointRef, list[StoredWrite]]:
-    """Read the pending writes of the life that a thread has, in their order."""
+    """Read the pending writes of checkpoints, in their order."""
     found: dict[CheckpointRef, list[StoredWrite]] = {}
-    for document in await Find(context.writes, {"thread_id": thread_id}):
+    places = [
+        {"checkpoint_ns": one.checkpoint_ns, "checkpoint_id": one.checkpoint_id} for one in refs
+    ]
+    own = {"thread_id": outline.thread_id, "$or": places}
+    for document in await Find(context.writes, own) if places else []:
         with context.caches.damage.left_out(document["_id"]):
             (write,) = await read_writes(context, [document])
-            if write.epoch in (None, epoch):
+            if write.epoch in (None, outline.epoch):
                 found.setdefault(write.ref, []).append(write)
     return {place: sorted(own, key=StoredWrite.sort_key) for place, own in found.items()}
 
@@ -98,17 +137,24 @@ def _described(document: Document) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class ThreadJson:
-    """The checkpoints of a thread that were gathered so far, in the order of their ids."""
+    """The checkpoints of a thread that were gathered so far, in the order of their ids.
+
+    Attributes:
+        context: What every plan of the saver is given.
+        pieces: What their values are made of.
+        transcript: The messages, where they are wanted.
+        checkpoints: The checkpoints, as JSON.
+    """
 
     context: Context
     pieces: Pieces = field(default_factory=Pieces)
-    transcript: Transcript = field(default_factory=Transcript)
+    transcript: Transcript | None = None
     checkpoints: list[dict[str, Any]] = field(default_factory=list)
 
     def parts(self) -> dict[str, Any]:
         """Return the members of the JSON of a thread that they make."""
         return {
-            "transcript": self.transcript.lines,
+            "transcript": [] if self.transcript is None else self.transcript.lines,
             "checkpoints": self.checkpoints,
             "pieces": self.pieces.encoded,
         }
@@ -131,7 +177,8 @@ class ThreadJson:
         values: Sequence[StoredValue],
         loaded: Sequence[bytes],
     ) -> None:
-        self._tell(stored, writes, loaded)
+        if self.transcript is not None:
+            self._tell(self.transcript, stored, writes, loaded)
         pairs = zip(values, loaded, strict=True)
         encoded = [self.pieces.encode((value.type, data)) for value, data in pairs]
         body, *others = encoded
@@ -145,7 +192,11 @@ class ThreadJson:
         self.checkpoints.append(shown)
 
     def _tell(
-        self, stored: StoredCheckpoint, writes: Sequence[StoredWrite], loaded: Sequence[bytes]
+        self,
+        transcript: Transcript,
+        stored: StoredCheckpoint,
+        writes: Sequence[StoredWrite],
+        loaded: Sequence[bytes],
     ) -> None:
         """Add the messages of a checkpoint of the root graph to the transcript."""
         ref = stored.ref
@@ -159,7 +210,7 @@ class ThreadJson:
             if channel == CHANNEL
         ]
         count = int(CHANNEL in stored.channels)
-        self.transcript.add(checkpoint, said[:count], said[count:])
+        transcript.add(checkpoint, said[:count], said[count:])
 
 
 def _described_checkpoint(stored: StoredCheckpoint) -> dict[str, Any]:

@@ -55,8 +55,12 @@ from mongomem.errors import ConfigurationError, InvalidInputError
 from mongomem.transfer.given_thread import GivenCheckpoint, GivenThread
 from mongomem.transfer.json_parts import Part
 from mongomem.transfer.pieces import GivenPieces, decode_value
+from mongomem.transfer.stored_thread import Stored
 
 TASK = ("task_id", "task_path")
+
+NOTHING = Stored()
+"""What is there of a thread that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +83,23 @@ def decode(context: Context, thread: GivenThread, given: GivenCheckpoint) -> Dec
         InvalidInputError: One is no value, or none that the serializer reads.
     """
     pieces = GivenPieces.of(thread.pieces)
-    body = _Value.of(given.part.member("checkpoint"), pieces)
-    parts = given.part.member("channels").members()
-    channels = {name: _Value.of(part, pieces) for name, part in parts}
+    part = given.read()
+    body = _Value.of(part.member("checkpoint"), pieces)
+    parts = part.member("channels").members()
+    channels = {name: _Value.of(one, pieces) for name, one in parts}
     bare, metadata = _body(context, given, body)
     values = {name: one.deserialized(context, given) for name, one in channels.items()}
-    with _named_errors(given.part):
+    with _named_errors(part):
         checkpoint = checked_checkpoint({**bare, "channel_values": values})
         users = named({}, metadata, context.options.metadata_keys).by_key
     serialized = {name: one.serialized for name, one in {BODY: body, **channels}.items()}
-    return Decoded(checkpoint, metadata, users, serialized, _writes(context, given, pieces))
+    return Decoded(
+        checkpoint,
+        metadata,
+        users,
+        serialized,
+        _writes(context, given, part.member("writes"), pieces),
+    )
 
 
 def _is_clear(context: Context, key: str) -> bool:
@@ -155,11 +166,11 @@ class _Value:
 
 
 def _writes(
-    context: Context, given: GivenCheckpoint, pieces: GivenPieces
+    context: Context, given: GivenCheckpoint, writes: Part, pieces: GivenPieces
 ) -> dict[tuple[str, str], list[SerializedWrite]]:
     """Return the writes of a checkpoint by task and path."""
     found: dict[tuple[str, str], list[SerializedWrite]] = {}
-    for part in given.part.member("writes").parts():
+    for part in writes.parts():
         value = _Value.of(part.member("value"), pieces)
         value.deserialized(context, given)
         task, path = (part.member(name).identifier(optional=True) for name in TASK)
@@ -173,7 +184,11 @@ def _write(part: Part, value: _Value) -> SerializedWrite:
 
 
 async def check_thread(
-    context: Context, thread: GivenThread, owner: Mapping[str, str], before: Document | None
+    context: Context,
+    thread: GivenThread,
+    owner: Mapping[str, str],
+    before: Document | None,
+    stored: Stored = NOTHING,
 ) -> None:
     """Decode everything of a thread that is imported, and keep nothing. Writes nothing.
 
@@ -182,6 +197,7 @@ async def check_thread(
         thread: The thread.
         owner: The user, by the metadata key that names users.
         before: The document of the thread of that id that is there, None where there is none.
+        stored: What is there of the thread, and is not imported again.
 
     Raises:
         InvalidInputError: Something cannot be imported. Names it.
@@ -190,7 +206,7 @@ async def check_thread(
     _check_labels(context, thread, before)
     _check_identities(thread)
     named = {key: {user} for key, user in owner.items()}
-    for given in thread.checkpoints():
+    for given in _due(thread, stored):
         decoded: Decoded = await Compute(partial(decode, context, thread, given))
         for key, users in decoded.users.items():
             named.setdefault(key, set()).update(users)
@@ -233,8 +249,17 @@ def _check_users(
             raise part.wrong(f"so few that the thread has at most {MOST_MEMBERS} with its own")
 
 
+def _due(thread: GivenThread, stored: Stored) -> list[GivenCheckpoint]:
+    """Return the checkpoints that are not there with all their writes."""
+    return [one for one in thread.checkpoints() if not stored.has_all_of(one.ref, one.writes)]
+
+
 async def import_thread(
-    context: Context, thread: GivenThread, owner: Mapping[str, str], before: Document | None
+    context: Context,
+    thread: GivenThread,
+    owner: Mapping[str, str],
+    before: Document | None,
+    stored: Stored = NOTHING,
 ) -> None:
     """Store a thread that was checked: checkpoints, each behind its parent, then what the thread
     shows. Repeating it finishes what was cut short.
@@ -248,16 +273,18 @@ async def import_thread(
         thread: The thread, which has a checkpoint.
         owner: The user, whose the thread is afterwards, by the metadata key that names users.
         before: The document of the thread of that id as it was before, None where there was none.
+        stored: What was there of the thread, and is not imported again.
     """
     found = None if before is None else await _found(context, thread, before)
-    given: list[GivenCheckpoint] = thread.checkpoints()
     known = {key: {user} for key, user in owner.items() if not _is_clear(context, key)}
-    for one in given:
+    if stored.checkpoints and before is not None:
+        known |= {key: {*map(str, users)} for key, users in read_members(before).items()}
+    for one in _due(thread, stored):
         decoded: Decoded = await Compute(partial(decode, context, thread, one))
         await _store(context, one, decoded, owner)
         for key, users in decoded.users.items():
             known.setdefault(key, set()).update(users)
-    await _hide(context, given)
+    await _hide(context, thread.checkpoints())
     await _label(context, thread, known, found)
     await _date(context, thread, found)
     context.caches.invalidate_thread(thread.thread_id)

@@ -20,10 +20,9 @@ async def page_size(context: Context, namespace: Namespace, after: str | None) -
         {"$limit": PAGE_SIZE},
         {"$project": {"_id": 0, "size": {"$bsonSize": "$$ROOT"}}},
     ]
-    left, count = PAGE_BYTES, 0
-    for one in await Aggregate(context.items, stages, hint=BY_ID):
+    left = PAGE_BYTES
+    for count, one in enumerate(await Aggregate(context.items, stages, hint=BY_ID)):
         left -= one["size"]
         if left < 0:
             return max(count, 1)
-        count += 1
     return PAGE_SIZE

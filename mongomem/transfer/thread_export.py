@@ -55,7 +55,8 @@ async def _exported(context: Context, thread_id: str) -> dict[str, Any] | None:
         return None
     gathered = ThreadJson(context, transcript=Transcript())
     for ids in slices(outline.ids, PAGE_SIZE):
-        await gather(context, outline, ids, gathered)
+        for stored, writes in await checkpoint_page(context, outline, ids):
+            await gathered.add(stored, writes)
     return {**outline.described, **gathered.parts()}
 
 
@@ -88,18 +89,16 @@ async def thread_outline(context: Context, thread_id: str) -> Outline | None:
     return Outline(_described(document), thread_id, document["epoch"], ids)
 
 
-async def gather(
-    context: Context, outline: Outline, ids: Sequence[bytes], gathered: ThreadJson
-) -> None:
-    """Gather checkpoints of a thread, with their writes. Damaged ones are left out."""
+async def checkpoint_page(
+    context: Context, outline: Outline, ids: Sequence[bytes]
+) -> list[tuple[StoredCheckpoint, list[StoredWrite]]]:
+    """Read checkpoints of a thread, with their writes. Damaged ones are left out."""
     own = {"_id": {"$in": [*ids]}, "thread_id": outline.thread_id, "epoch": outline.epoch}
     records = await read_undamaged(context, await Find(context.checkpoints, own))
     living = [stored for stored in records if context.is_alive(stored.touched_at)]
     living.sort(key=lambda stored: stored.ref.checkpoint_id or "")
     writes = await _writes_by_checkpoint(context, outline, [stored.ref for stored in living])
-    for stored in living:
-        with context.caches.damage.left_out(checkpoint_doc_id(stored.ref)):
-            await gathered.add(stored, writes.get(stored.ref, []))
+    return [(stored, writes.get(stored.ref, [])) for stored in living]
 
 
 async def _writes_by_checkpoint(
@@ -160,15 +159,12 @@ class ThreadJson:
         }
 
     async def add(self, stored: StoredCheckpoint, writes: Sequence[StoredWrite]) -> None:
-        """Gather a checkpoint and its writes.
-
-        Raises:
-            CorruptDataError: It is damaged.
-        """
-        values = [stored.body, *stored.channels.values(), *(write.value for write in writes)]
-        loaded = await load_values(self.context, [(stored.ref, value) for value in values])
-        work = partial(self._encode, stored, writes, values, loaded)
-        await Compute(work, sum(map(len, loaded)))
+        """Gather a checkpoint and its writes, unless it is damaged."""
+        with self.context.caches.damage.left_out(checkpoint_doc_id(stored.ref)):
+            values = [stored.body, *stored.channels.values(), *(write.value for write in writes)]
+            loaded = await load_values(self.context, [(stored.ref, value) for value in values])
+            work = partial(self._encode, stored, writes, values, loaded)
+            await Compute(work, sum(map(len, loaded)))
 
     def _encode(
         self,

@@ -10,7 +10,12 @@ from typing import Any
 from mongomem.arguments import checked_flag, checked_number, shown
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents.ancestry import time_before
-from mongomem.checkpoint.documents.collections import CHECKPOINT, THREAD, VISIBLE
+from mongomem.checkpoint.documents.collections import (
+    CHECKPOINT,
+    THREAD,
+    THREAD_KEY_BYTES,
+    VISIBLE,
+)
 from mongomem.checkpoint.documents.config import identifier
 from mongomem.checkpoint.documents.metadata import (
     checked_filter,
@@ -43,6 +48,7 @@ from mongomem.checkpoint.plans.thread_state import (
     read_state,
 )
 from mongomem.engine.commands import Aggregate, BulkWrite, Document, Find, Update
+from mongomem.engine.writes import BY_ID
 from mongomem.errors import InvalidInputError, ThreadNotFoundError
 
 
@@ -203,6 +209,26 @@ async def _living_thread(context: Context, thread_id: str) -> tuple[Document, Th
     if thread is None or thread.begins:
         raise ThreadNotFoundError(f"there is no thread {shown(thread_id)}")
     return documents[0], thread
+
+
+ID_PAGE_SIZE = 1000
+
+
+async def thread_ids(context: Context, behind: bytes) -> tuple[list[str], bytes | None]:
+    """Return the ids of the next living threads, in the order of their `_id`, which nothing
+    changes; and the last `_id`, None where there are no more.
+
+    Thread documents come before all others of their collection: shorter bytes are lower
+    (https://www.mongodb.com/docs/manual/reference/bson-type-comparison-order/#binary-data).
+    """
+    longer = bytes(THREAD_KEY_BYTES + 1)
+    query = {"_id": {"$gt": behind, "$lt": longer}, "type": THREAD, "deleted_at": None}
+    shown = {"thread_id": 1}
+    page = await Find(
+        context.checkpoints, query, shown, sort=[("_id", 1)], limit=ID_PAGE_SIZE, hint=BY_ID
+    )
+    found = [one["thread_id"] for one in page if isinstance(one.get("thread_id"), str)]
+    return found, page[-1]["_id"] if len(page) == ID_PAGE_SIZE else None
 
 
 IDLE_PAGE_SIZE = 200

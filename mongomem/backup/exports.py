@@ -1,0 +1,157 @@
+"""The export: threads one after the other, then items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import IO, Any
+
+from mongomem.arguments import shown
+from mongomem.backup.lines import FORMAT, VERSION, encoded
+from mongomem.backup.page_sizes import page_size
+from mongomem.backup.selection import Selection
+from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.documents.collections import checkpoint_doc_id
+from mongomem.engine.commands import Document, Find, slices
+from mongomem.memory import MongoMemory
+from mongomem.migration.parts import LeftOut
+from mongomem.migration.report import Named
+from mongomem.store.documents.namespace import Namespace
+from mongomem.transfer.memories import item_page
+from mongomem.transfer.thread_export import (
+    PAGE_SIZE,
+    Outline,
+    ThreadJson,
+    checkpoint_page,
+    thread_outline,
+)
+
+PIECES_PER_LINE = 1000
+"""About 1 MB."""
+
+
+@dataclass(slots=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        threads: How many threads.
+        checkpoints: How many checkpoints.
+        items: How many items.
+        left_out: What is damaged, or cannot be said to be of a user.
+    """
+
+    threads: int = 0
+    checkpoints: int = 0
+    items: int = 0
+    left_out: Named = field(default_factory=Named)
+
+    def json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """The export of threads and items.
+
+    Threads are read one after the other while others may write: each is as it was at some moment of
+    the export. One that begins meanwhile may be left out.
+
+    Attributes:
+        memory: What is read.
+        file: Where the lines go.
+        selection: What of it.
+        report: What is told of it.
+        tell: Is called after each step.
+    """
+
+    memory: MongoMemory
+    file: IO[bytes]
+    selection: Selection = field(default_factory=Selection)
+    report: Exported = field(default_factory=Exported)
+    tell: Callable[[], None] = lambda: None
+
+    def make(self) -> None:
+        """Write the file.
+
+        Raises:
+            ThreadNotFoundError: A thread that is named is not there.
+        """
+        self.selection.check(self.memory)
+        made = self.memory.saver._context().now().isoformat()
+        self._write({"format": FORMAT, "version": VERSION, "exported_at": made})
+        for thread_id in self.selection.thread_ids(self.memory):
+            self._thread(thread_id)
+        for user, thread_id in self.selection.undecided(self.memory):
+            reason = f"it does not say whether it is of user {shown(user)}"
+            self.report.left_out.add([LeftOut(f"thread {shown(thread_id)}", reason)])
+        for namespace in self.selection.all_namespaces(self.memory):
+            self._items(namespace)
+        counted = self.report.json()
+        del counted["left_out"]
+        self._write({"end": counted})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self.file.write(encoded(line))
+
+    def _thread(self, thread_id: str) -> None:
+        """Write a thread. Where nothing of it can be read, nothing is written."""
+        run, context = self.memory.saver._runners.run, self.memory.saver._context()
+        outline = run(thread_outline(context, thread_id))
+        if outline is None:
+            return
+        gathered, written = ThreadJson(context), set[str | bytes]()
+        for ids in slices(outline.ids, PAGE_SIZE):
+            for stored, writes in run(checkpoint_page(context, outline, ids)):
+                run(gathered.add(stored, writes))
+                if gathered.checkpoints:
+                    self._checkpoint(gathered, begins=None if written else outline)
+                    written.add(checkpoint_doc_id(stored.ref))
+        if written:
+            self._write({"thread_end": {"thread_id": thread_id, "checkpoints": len(written)}})
+            self.report.threads += 1
+        self._name_damaged(outline, [one for one in outline.ids if one not in written])
+
+    def _checkpoint(self, gathered: ThreadJson, begins: Outline | None) -> None:
+        """Write the checkpoint that was gathered, behind its pieces."""
+        if begins is not None:
+            self._write({"thread": begins.described})
+        for some in slices(gathered.pieces.take(), PIECES_PER_LINE):
+            self._write({"pieces": some})
+        self._write({"checkpoint": gathered.checkpoints.pop()})
+        self.report.checkpoints += 1
+        self.tell()
+
+    def _name_damaged(self, outline: Outline, missing: Sequence[bytes]) -> None:
+        """Name a thread that has checkpoints which were not written, and were not removed since."""
+        run, context = self.memory.saver._runners.run, self.memory.saver._context()
+        if not missing:
+            return
+        own = {"_id": {"$in": [*missing]}, "thread_id": outline.thread_id, "epoch": outline.epoch}
+        damaged = run(existing(context, own))
+        if damaged:
+            reason = f"{damaged} of {len(outline.ids)} checkpoints cannot be read"
+            self.report.left_out.add([LeftOut(f"thread {shown(outline.thread_id)}", reason)])
+
+    def _items(self, namespace: Namespace) -> None:
+        run, context = self.memory.store._runners.run, self.memory.store._context()
+        after: str | None = None
+        while True:
+            size = run(page_size(context, namespace, after))
+            page = run(item_page(context, namespace, after, limit=size))
+            for one in page.items:
+                self._write({"item": one})
+            self.report.items += len(page.items)
+            self.report.left_out.add(LeftOut(shown(one), "it is damaged") for one in page.damaged)
+            self.tell()
+            if (after := page.last) is None:
+                return
+
+
+async def existing(context: Context, condition: Document) -> int:
+    """Count the checkpoints that are still there."""
+    found = await Find(context.checkpoints, condition, {"touched_at": 1})
+    times = [one.get("touched_at") for one in found]
+    return sum(not isinstance(time, datetime) or context.is_alive(time) for time in times)

@@ -1,0 +1,176 @@
+"""The import: what is there already is skipped.
+
+A thread is checked as a whole before the first of it is stored, and so is a page of items. So a
+damaged line leaves whole what came before it, and nothing of what it belongs to. An import that was
+cut short may leave the first checkpoints of one thread: the same import goes on behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import IO, Any
+
+from mongomem.arguments import shown
+from mongomem.backup.given_lines import thread_lines
+from mongomem.backup.lines import Line, read_lines
+from mongomem.backup.page_sizes import PAGE_BYTES
+from mongomem.checkpoint.plans.setup import ensure_setup
+from mongomem.errors import InvalidInputError
+from mongomem.memory import MongoMemory
+from mongomem.migration.parts import LeftOut
+from mongomem.migration.report import Count, Named
+from mongomem.transfer.given_thread import GivenThread
+from mongomem.transfer.memories import PAGE_SIZE, GivenItem, import_items, unchanged_ids
+from mongomem.transfer.stored_thread import Stored, stored_parts
+from mongomem.transfer.thread_export import living_document
+from mongomem.transfer.thread_import import check_thread, import_thread
+
+ANOTHER = (
+    "a thread of that id is there which has no checkpoint in common with it: delete that one, or "
+    "copy it to another id, and import again"
+)
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What was read and stored.
+
+    Attributes:
+        threads: How many threads the file has.
+        checkpoints: Their checkpoints.
+        items: The items. One that is there and was updated later counts as there.
+        left_out: The threads that were not stored.
+    """
+
+    threads: int = 0
+    checkpoints: Count = field(default_factory=Count)
+    items: Count = field(default_factory=Count)
+    left_out: Named = field(default_factory=Named)
+
+    def json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class Import:
+    """The import of threads and items.
+
+    Nothing that is there is removed. A checkpoint that is there stays, and so does an item that was
+    updated later. Nothing may run on a thread meanwhile.
+
+    Attributes:
+        memory: What is written to.
+        file: Where the lines are.
+        report: What is told of it.
+        tell: Is called after each step.
+    """
+
+    memory: MongoMemory
+    file: IO[bytes]
+    report: ImportReport = field(default_factory=ImportReport)
+    tell: Callable[[], None] = lambda: None
+    _items: list[GivenItem] = field(default_factory=list)
+    _bytes: int = 0
+
+    def make(self) -> None:
+        """Read the file, and store what is not there.
+
+        Raises:
+            InvalidInputError: A line cannot be imported, or the file ends too early. Names the
+                line.
+        """
+        try:
+            self._take_all(read_lines(self.file))
+        except InvalidInputError:
+            self._store_items()
+            raise
+
+    def _take_all(self, lines: Iterator[Line]) -> None:
+        is_whole = False
+        for line in lines:
+            if is_whole:
+                raise InvalidInputError(f"line {line.number} stands behind the end")
+            if line.kind == "item":
+                self._take_item(line)
+                continue
+            self._store_items()
+            is_whole = line.kind == "end"
+            if is_whole:
+                self._check_end(line)
+            else:
+                self._take_thread(line, lines)
+        if not is_whole:
+            raise InvalidInputError(
+                "the file ends before its last line: it was cut off, and the rest is missing. What "
+                "it has is imported"
+            )
+
+    def _check_end(self, line: Line) -> None:
+        counts = {
+            "threads": self.report.threads,
+            "checkpoints": self.report.checkpoints.found,
+            "items": self.report.items.found,
+        }
+        for name, own in counts.items():
+            if (told := line.part.member(name)).value != own:
+                raise told.wrong(f"{own}: lines are missing")
+
+    def _take_thread(self, first: Line, lines: Iterator[Line]) -> None:
+        """Gather the lines of a thread, and store it.
+
+        Raises:
+            InvalidInputError: It is not whole, or cannot be imported. Nothing of it was stored.
+        """
+        with thread_lines(first) as gathered:
+            for line in lines:
+                if (thread := gathered.take(line)) is not None:
+                    self._store_thread(thread)
+                    return
+            raise InvalidInputError(
+                f"the file ends within thread {shown(gathered.thread_id)}: it was cut off. Nothing "
+                "of that thread is imported"
+            )
+
+    def _store_thread(self, thread: GivenThread) -> None:
+        run, context = self.memory.saver._runners.run, self.memory.saver._context()
+        before = run(living_document(context, thread.thread_id))
+        stored = run(stored_parts(context, thread.thread_id))
+        given = thread.checkpoints()
+        if stored.checkpoints and not any(stored.has(one.ref) for one in given):
+            self.report.left_out.add([LeftOut(f"thread {shown(thread.thread_id)}", ANOTHER)])
+        elif given:
+            run(check_thread(context, thread, {}, before, stored))
+            run(ensure_setup(context))
+            run(import_thread(context, thread, {}, before, stored))
+            self._count(thread, stored)
+        self.report.threads += 1
+        self.report.checkpoints.found += len(given)
+        self.tell()
+
+    def _count(self, thread: GivenThread, stored: Stored) -> None:
+        present = sum(stored.has(one.ref) for one in thread.given)
+        self.report.checkpoints.present += present
+        self.report.checkpoints.copied += len(thread.given) - present
+
+    def _take_item(self, line: Line) -> None:
+        """Keep an item for its page, and store the page when that is full."""
+        now = self.memory.store._context().now()
+        self._items.append(GivenItem.of(line.part, (), now))
+        self._bytes += len(line.text)
+        if len(self._items) == PAGE_SIZE or self._bytes > PAGE_BYTES:
+            self._store_items()
+
+    def _store_items(self) -> None:
+        given, self._items, self._bytes = self._items, [], 0
+        if not given:
+            return
+        run, context = self.memory.store._runners.run, self.memory.store._context()
+        unchanged = run(unchanged_ids(context, given))
+        due = [one for one in given if one.id not in unchanged]
+        stored = run(import_items(context, due)) if due else 0
+        self.report.items.found += len(given)
+        self.report.items.copied += stored
+        self.report.items.present += len(given) - stored
+        self.tell()

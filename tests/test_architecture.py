@@ -116,9 +116,14 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("migration", "checkpoint", "store", "transfer"),
         *("engine.commands", "engine.runners"),
     },
+    "inspection": {
+        *("inspection", "checkpoint", "store", "cache", "memory", "display"),
+        *("engine.commands", "schema"),
+    },
     "command_line": {
-        *("command_line", "migration", "checkpoint.saver", "memory"),
-        *("engine.client_context", "engine.commands"),
+        *("command_line", "inspection", "migration", "memory", "local_server.server"),
+        *("checkpoint.saver", "checkpoint.serde.default", "store.store"),
+        *("display.markup", "engine.client_context", "engine.commands", "schema.names"),
     },
     "user_export": set(),
     "user": {"checkpoint", "store", "engine", "transfer", "user_data", "user_export"},

@@ -1,22 +1,28 @@
-"""The commands and their exit codes: 0 all is there, 1 something failed or differs, 2 wrong usage,
-130 ended by Ctrl-C.
+"""The commands, by their names. A new command is a row here and a function in a module of its own
+(`mongomem.command_line.command`): in the folder ``queries`` where it reads, ``changes`` where it
+writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from mongomem.command_line.command import CommandFunction
 from mongomem.command_line.migrate import migrate
-from mongomem.command_line.printout import print_error, print_result
+from mongomem.command_line.printout import print_error, print_json, print_result
+from mongomem.command_line.refusals import DONE, INTERRUPTED, USAGE
 
-USAGE, INTERRUPTED = 2, 130
+COMMANDS: Mapping[str, CommandFunction] = {
+    "migrate": migrate,
+}
 
 application = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-application.command()(migrate)
+for _name, _function in COMMANDS.items():
+    application.command(_name)(_function)
 
 
 @application.callback(invoke_without_command=True)
@@ -29,7 +35,7 @@ def mongomem(
     """Both memories of a LangGraph application in MongoDB."""
     if version_:
         print_result(version("mongomem"))
-        raise typer.Exit(0)
+        raise typer.Exit(DONE)
     if context.invoked_subcommand is None:
         print_result(context.get_help())
         raise typer.Exit(USAGE)
@@ -39,19 +45,22 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command; return its exit code."""
     try:
         code = application([*arguments], prog_name="mongomem", standalone_mode=False)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except Exception as error:
         # Typer's own errors have a class of their own since 0.20; before, they are those of click.
         format_message = getattr(error, "format_message", None)
         if format_message is None:
             raise
-        said = " ".join(str(format_message()).split())
-        print_error(f"{said.rstrip('.')}: mongomem {_command(arguments)}--help tells more")
-        return USAGE
-    return code if isinstance(code, int) else 0
+        return _refused(arguments, str(format_message()))
+    return code if isinstance(code, int) else DONE
 
 
-def _command(arguments: Sequence[str]) -> str:
-    known = [one.name or "migrate" for one in application.registered_commands]
-    return f"{arguments[0]} " if arguments and arguments[0] in known else ""
+def _refused(arguments: Sequence[str], said: str) -> int:
+    """Print what is wrong about the arguments."""
+    named = f"{arguments[0]} " if arguments and arguments[0] in COMMANDS else ""
+    line = f"{' '.join(said.split()).rstrip('.')}: mongomem {named}--help tells more"
+    if "--json" in arguments:
+        print_json(None, exit_code=USAGE, error=line)
+    print_error(line)
+    return USAGE

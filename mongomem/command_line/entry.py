@@ -16,4 +16,6 @@ def main() -> None:
             raise
         sys.stderr.write(MISSING)
         sys.exit(2)
+    except KeyboardInterrupt:  # what is imported takes about a second
+        sys.exit(130)
     sys.exit(run(sys.argv[1:]))

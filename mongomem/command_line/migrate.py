@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
-from pymongo.errors import PyMongoError
 
-from mongomem.command_line.ends import Ends, Named, opened
-from mongomem.command_line.printout import (
-    print_error,
-    print_result,
-    progress,
-    report_json,
-    report_text,
-)
-from mongomem.command_line.refusals import GOES_ON, Failure, Refusal, line_of
-from mongomem.errors import MongomemError
+from mongomem.checkpoint.saver import MongoSaver
+from mongomem.command_line.command import Run, command
+from mongomem.command_line.printout import progress
+from mongomem.command_line.refusals import DONE, FAILED, GOES_ON
+from mongomem.command_line.sources import Named, Sources, open_sources
+from mongomem.memory import MongoMemory
 from mongomem.migration.comparison import Comparison
 from mongomem.migration.item_copies import ItemCopies
 from mongomem.migration.mongodb_items import ITEMS
 from mongomem.migration.mongodb_threads import CHECKPOINTS, DB_NAME, WRITES
-from mongomem.migration.report import Report
+from mongomem.migration.report import Count, Report
+from mongomem.migration.report import Named as NamedThings
 from mongomem.migration.thread_copies import ThreadCopies
+from mongomem.store.store import MongoStore
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+MOST_LINES = 20
+"""How many things are named; ``--json`` names up to 1,000."""
 
 
+@command(GOES_ON)
 def migrate(
+    run: Run,
+    *,
     from_mongo: Annotated[
         str | None,
         typer.Option(
@@ -38,7 +38,7 @@ def migrate(
             help="A server with data of langgraph-checkpoint-mongodb or langgraph-store-mongodb.",
         ),
     ] = None,
-    db: Annotated[
+    from_db: Annotated[
         str, typer.Option(metavar="NAME", help="The database of --from-mongo.")
     ] = DB_NAME,
     checkpoints: Annotated[
@@ -69,16 +69,6 @@ def migrate(
         str | None,
         typer.Option(metavar="MODULE:FACTORY", help="Copy the items of any LangGraph store."),
     ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option(metavar="URI", envvar="MONGODB_URI", help="The server of the target."),
-    ] = None,
-    to_db: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="The database of the target. [default: that of --to, or mongomem]"
-        ),
-    ] = None,
     imports: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,7 +83,6 @@ def migrate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count what is to be copied; write nothing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Copy threads and items of other LangGraph packages.
 
@@ -103,70 +92,83 @@ def migrate(
     Exit codes: 0 all is there, 1 something differs or failed, 2 wrong usage, 130 ended by Ctrl-C.
     """
     named = Named(
-        *(from_mongo, db, checkpoints, writes, items, from_saver, from_store, to, to_db),
+        *(from_mongo, from_db, checkpoints, writes, items, from_saver, from_store),
         imports=imports or [],
     )
-    raise typer.Exit(Migration(named, verify, dry_run, as_json).run())
+    sources = open_sources(named, run.stack)
+    # One that is opened by itself remembers nothing of what was copied.
+    memory, verifier = run.open(may_be_new=True), run.open(may_be_new=True).saver
+    report = Report()
+    run.answer = MigrationAnswer(report, is_compared=verify and not dry_run)
+    with progress(lambda: _progress_line(report)) as tell:
+        _copy(sources, memory, report, tell, dry_run)
+        if verify and not dry_run:
+            _compare(sources, memory.store, verifier, Comparison(report, tell))
+
+
+def _progress_line(report: Report) -> str:
+    checkpoints, items = report.checkpoints, report.items
+    return (
+        f"{report.threads} threads, {checkpoints.copied + checkpoints.present} of "
+        f"{checkpoints.found} checkpoints, {items.copied + items.present} items, "
+        f"{report.compared} compared"
+    )
+
+
+def _copy(
+    sources: Sources,
+    memory: MongoMemory,
+    report: Report,
+    tell: Callable[[], None],
+    dry_run: bool,
+) -> None:
+    for threads in sources.threads:
+        ThreadCopies(threads, memory.saver, report, tell, dry_run).make()
+    for items in sources.items:
+        ItemCopies(items, memory.store, report, tell, dry_run).make()
+
+
+def _compare(
+    sources: Sources, store: MongoStore, verifier: MongoSaver, comparison: Comparison
+) -> None:
+    for threads in sources.threads:
+        comparison.threads(threads, verifier)
+    for items in sources.items:
+        comparison.items(items, store)
 
 
 @dataclass(frozen=True, slots=True)
-class Migration:
-    """A migration as it was asked for."""
+class MigrationAnswer:
+    """What a migration has done."""
 
-    named: Named
-    verify: bool
-    dry_run: bool
-    as_json: bool
-    report: Report = field(default_factory=Report)
+    report: Report
+    is_compared: bool
 
-    def run(self) -> int:
-        """Carry it out, and print what was done; return the exit code."""
-        # A copy names itself what a serializer does not revive.
-        logging.getLogger("langgraph.checkpoint.serde").setLevel(logging.ERROR)
-        try:
-            with opened(self.named) as ends:
-                self._copy_and_compare(ends)
-        except Refusal as refusal:
-            return self._refused(refusal)
-        except KeyboardInterrupt:
-            return self._ended(INTERRUPTED, f"interrupted; {GOES_ON}")
-        except (MongomemError, PyMongoError, OSError) as error:
-            return self._ended(FAILED, line_of(error))
-        return self._ended(0 if self.report.is_clean else FAILED, None)
+    @property
+    def exit_code(self) -> int:
+        return DONE if self.report.is_clean else FAILED
 
-    def _copy_and_compare(self, ends: Ends) -> None:
-        with progress(self.report) as tell:
-            self._copy(ends, tell)
-            if self.verify and not self.dry_run:
-                self._compare(ends, tell)
+    def json(self) -> dict[str, Any]:
+        return self.report.json()
 
-    def _copy(self, ends: Ends, tell: Callable[[], None]) -> None:
-        for threads in ends.threads:
-            ThreadCopies(threads, ends.memory.saver, self.report, tell, self.dry_run).make()
-        for items in ends.items:
-            ItemCopies(items, ends.memory.store, self.report, tell, self.dry_run).make()
+    def text(self) -> Iterator[str]:
+        report = self.report
+        yield f"threads      {report.threads}"
+        yield f"checkpoints  {_count(report.checkpoints)}"
+        yield f"writes       {report.writes}"
+        yield f"items        {_count(report.items)}"
+        if self.is_compared:
+            yield f"compared     {report.compared}, {report.differences.count} differ"
+        yield from _named("left out", report.left_out)
+        yield from _named("differs", report.differences)
 
-    def _compare(self, ends: Ends, tell: Callable[[], None]) -> None:
-        comparison = Comparison(self.report, tell)
-        for threads in ends.threads:
-            comparison.threads(threads, ends.verifier)
-        for items in ends.items:
-            comparison.items(items, ends.memory.store)
 
-    def _refused(self, refusal: Refusal) -> int:
-        """Print why nothing was begun."""
-        code = FAILED if isinstance(refusal, Failure) else USAGE
-        if self.as_json:
-            print_result(report_json(self.report, exit_code=code, error=str(refusal)))
-        print_error(str(refusal))
-        return code
+def _count(count: Count) -> str:
+    return f"{count.found}: {count.copied} copied, {count.present} there before"
 
-    def _ended(self, code: int, line: str | None) -> int:
-        """Print what was done, and why it ended there."""
-        if self.as_json:
-            print_result(report_json(self.report, exit_code=code, error=line))
-        else:
-            print_result(report_text(self.report, verified=self.verify and not self.dry_run))
-        if line is not None:
-            print_error(line)
-        return code
+
+def _named(what: str, named: NamedThings) -> Iterator[str]:
+    for one in named.first[:MOST_LINES]:
+        yield f"{what}: {one.what}: {one.reason}"
+    if named.count > MOST_LINES:
+        yield f"{what}: {named.count - MOST_LINES} more (--json names up to 1,000)"

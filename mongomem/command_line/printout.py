@@ -1,86 +1,155 @@
-"""What is printed. A reader that went away ends nothing: the exit code tells what was done."""
+"""What is printed, and how: results on the standard output, errors and progress on the standard
+error.
+
+A result is an `Answer`: members of one JSON object, or lines and tables. Rich draws where somebody
+looks on; a pipe gets plain columns. A reader that went away ends nothing: the exit code tells what
+was done. No control character of what is stored reaches a terminal.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from dataclasses import dataclass
+from typing import Any, Protocol, TextIO, TypeAlias
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
 
-from mongomem.migration.report import Count, Named, Report
+from mongomem.display.markup import visible
 
-MOST_LINES = 20
-"""How many things are named; ``--json`` names up to 1,000."""
+NOT_IN_JSON = re.compile(
+    "[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What JSON allows in a string, and a terminal obeys or a stream cannot write."""
+
+GAP = "  "
+"""What stands between two columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows below the names of their columns.
+
+    Attributes:
+        columns: The names. Those that begin with ``>`` are of numbers, and stand at the right.
+        rows: As many cells each.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+Block: TypeAlias = str | Table
+
+Columns: TypeAlias = Sequence[tuple[str, bool]]
+"""The names of columns, and whether their cells stand at the right."""
+
+Rows: TypeAlias = Sequence[Sequence[str]]
+
+
+class Answer(Protocol):
+    """What a command found or did."""
+
+    def json(self) -> Mapping[str, Any]:
+        """Return the members of the JSON object."""
+        ...
+
+    def text(self) -> Iterable[Block]:
+        """Return lines and tables."""
+        ...
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 1 where something needs to be done."""
+        ...
+
+
+def print_answer(answer: Answer | None) -> None:
+    """Print an answer for people."""
+    for block in [] if answer is None else answer.text():
+        if isinstance(block, str):
+            print_result(block)
+        else:
+            _print_table(block)
+
+
+def print_json(answer: Answer | None, *, exit_code: int, error: str | None) -> None:
+    """Print an answer as one JSON object, with the exit code and the line of the error or null."""
+    members = {} if answer is None else answer.json()
+    said = json.dumps(
+        {**members, "exit_code": exit_code, "error": error}, indent=2, ensure_ascii=False
+    )
+    _write(sys.stdout, NOT_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", said))
 
 
 def print_result(text: str) -> None:
-    """Print a result."""
-    _write(sys.stdout, text)
+    """Print lines of a result."""
+    _write(sys.stdout, "\n".join(visible(line) for line in text.split("\n")))
 
 
 def print_error(line: str) -> None:
     """Print one line that tells what to do."""
-    _write(sys.stderr, f"mongomem: {line}")
+    _write(sys.stderr, f"mongomem: {visible(line)}")
+
+
+def _print_table(table: Table) -> None:
+    """Print rows: by Rich on a terminal, else as columns of plain text, none of it cut."""
+    columns = [(name.removeprefix(">"), name.startswith(">")) for name in table.columns]
+    rows = [[visible(cell) for cell in row] for row in table.rows]
+    if sys.stdout.isatty():
+        _draw(columns, rows)
+    else:
+        _print_columns(columns, rows)
+
+
+def _draw(columns: Columns, rows: Rows) -> None:
+    drawn = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, at_right in columns:
+        drawn.add_column(name, justify="right" if at_right else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))
+    Console().print(drawn)
+
+
+def _print_columns(columns: Columns, rows: Rows) -> None:
+    lines = [[name for name, _ in columns], *rows]
+    widths = [max(map(cell_len, cells)) for cells in zip(*lines, strict=True)]
+    right = [at_right for _, at_right in columns]
+    for line in lines:
+        _write(sys.stdout, GAP.join(map(_padded, line, widths, right)))
+
+
+def _padded(cell: str, width: int, at_right: bool) -> str:
+    space = " " * (width - cell_len(cell))
+    return f"{space}{cell}" if at_right else f"{cell}{space}"
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """Write to a pipe that may be closed: what is written later then goes nowhere."""
+    """Write to a pipe that may be closed: what is written later then goes nowhere. What its
+    encoding has not is written as an escape.
+    """
+    encoding = stream.encoding or "utf-8"
+    said = text.encode(encoding, "backslashreplace").decode(encoding)
     try:
-        stream.write(f"{text}\n")
+        stream.write("\n".join(line.rstrip() for line in said.split("\n")) + "\n")
         stream.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
-def progress(report: Report) -> Iterator[Callable[[], None]]:
-    """Show a report while it grows, where somebody looks on; give what shows it anew."""
+def progress(line: Callable[[], str]) -> Iterator[Callable[[], None]]:
+    """Show a line that changes, where somebody looks on; give what shows it anew."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda: None
         return
     with console.status("") as status:
-        yield lambda: status.update(_progress_line(report))
-
-
-def _progress_line(report: Report) -> str:
-    checkpoints, items = report.checkpoints, report.items
-    return (
-        f"{report.threads} threads, {checkpoints.copied + checkpoints.present} of "
-        f"{checkpoints.found} checkpoints, {items.copied + items.present} items, "
-        f"{report.compared} compared"
-    )
-
-
-def report_json(report: Report, **more: Any) -> str:
-    """Return a report as one JSON object."""
-    return json.dumps({**report.json(), **more}, indent=2, ensure_ascii=False)
-
-
-def report_text(report: Report, *, verified: bool) -> str:
-    """Return a report as lines."""
-    lines = [
-        f"threads      {report.threads}",
-        f"checkpoints  {_count(report.checkpoints)}",
-        f"writes       {report.writes}",
-        f"items        {_count(report.items)}",
-    ]
-    if verified:
-        lines.append(f"compared     {report.compared}, {report.differences.count} differ")
-    lines += [*_named("left out", report.left_out), *_named("differs", report.differences)]
-    return "\n".join(lines)
-
-
-def _count(count: Count) -> str:
-    return f"{count.found}: {count.copied} copied, {count.present} there before"
-
-
-def _named(what: str, named: Named) -> Iterator[str]:
-    for one in named.first[:MOST_LINES]:
-        yield f"{what}: {one.what}: {one.reason}"
-    if named.count > MOST_LINES:
-        yield f"{what}: {named.count - MOST_LINES} more (--json names up to 1,000)"
+        yield lambda: status.update(Text(visible(line())))

@@ -1,4 +1,4 @@
-"""One line for an error, that tells what to do."""
+"""Errors of the command line: exit codes, and one line that tells what to do."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from mongomem.arguments import without_secrets
 from mongomem.engine.commands import UNAUTHORIZED
-from mongomem.errors import MongomemError
+from mongomem.errors import InvalidInputError, MongomemError
+
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes: all is well; something failed or needs to be done; wrong usage, nothing was begun;
+ended by Ctrl-C."""
 
 GOES_ON = "the same command goes on"
+"""What a command that can be cut short says of itself."""
 
 NOT_AUTHORIZED = re.compile(r"not authorized on (\S+) to execute command \{ (\w+)")
 """How a server refuses (MongoDB 4.4 to 8.2)."""
@@ -24,8 +29,25 @@ class Failure(Refusal):
     """What was asked for is right, and cannot be done now."""
 
 
-def line_of(error: BaseException) -> str:
-    """Say in one line what was met and what to do."""
+def code_of(error: BaseException) -> int:
+    """Return the exit code for an error: whose fault it is."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, Failure):
+        return FAILED
+    return USAGE if isinstance(error, Refusal | InvalidInputError) else FAILED
+
+
+def line_of(error: BaseException, advice: str = "") -> str:
+    """Say in one line what was met and what to do.
+
+    Args:
+        error: What was met.
+        advice: What to do where the server or the connection is at fault.
+    """
+    then = f"; {advice}" if advice else ""
+    if isinstance(error, KeyboardInterrupt):
+        return f"interrupted{then}"
     if isinstance(error, OperationFailure) and error.code in UNAUTHORIZED:
         return _missing_right(error)
     said = without_secrets(" ".join(str(error).split()))
@@ -33,15 +55,15 @@ def line_of(error: BaseException) -> str:
         return said.partition(" open_timeout=")[0].rstrip(".")
     if isinstance(error, PyMongoError | OSError):
         short = re.split(r" \(configured timeouts|, Timeout: |, full error: ", said)[0]
-        return f"{type(error).__name__}: {short}; {GOES_ON}"
+        return f"{type(error).__name__}: {short}{then}"
     return f"{type(error).__name__}: {said}"
 
 
 def _missing_right(error: OperationFailure) -> str:
-    """Say which right is missing: a source is read, a target is written to."""
+    """Say which right is missing."""
     found = NOT_AUTHORIZED.search(str(error))
     what = f"run {found[2]} in the database {found[1]}" if found else "do that"
     return (
-        f"the user of the connection string may not {what}: a source needs the role read there, a "
-        "target readWrite"
+        f"the user of the connection string may not {what}: reading needs the role read there, "
+        "writing readWrite"
     )

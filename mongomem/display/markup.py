@@ -80,11 +80,15 @@ def one_line(text: str, length: int = 80) -> str:
     Takes no longer for a long text than for one of `length`.
     """
     head = text[: 4 * length]
-    line = re.sub(r"\s+", " ", head).strip()
-    visible = "".join(_visible(character) for character in line)
-    if len(visible) <= length and len(head) == len(text):
-        return visible
-    return f"{visible[: length - 1].rstrip()}…"
+    line = visible(re.sub(r"\s+", " ", head).strip())
+    if len(line) <= length and len(head) == len(text):
+        return line
+    return f"{line[: length - 1].rstrip()}…"
+
+
+def visible(text: str) -> str:
+    """Write what has no picture as its escape."""
+    return text if text.isprintable() else "".join(map(_visible, text))
 
 
 def _visible(character: str) -> str:

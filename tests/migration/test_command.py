@@ -18,20 +18,12 @@ from langgraph.store.sqlite import SqliteStore
 from pymongo import MongoClient
 
 from mongomem import LocalServer, MongoSaver, MongoStore
-from mongomem.command_line import ends
-from mongomem.command_line.application import run
+from mongomem.command_line import sources as opened_sources
 from mongomem.migration.mongodb_items import ITEMS
 from mongomem.migration.mongodb_threads import CHECKPOINTS, WRITES
+from support.command_line import command, lines_of, mongomem, printed_json
 from support.databases import drop
-from support.migrations import (
-    assert_same_threads,
-    command,
-    documents_of,
-    fill,
-    mongomem,
-    printed_json,
-    store_former,
-)
+from support.migrations import assert_same_threads, documents_of, fill, store_former
 from support.waits import HANG_SECONDS, await_that
 
 APPLICATION = """
@@ -90,7 +82,7 @@ def target(mongo_client: MongoClient, database_name: str) -> Iterator[str]:
 
 
 def sources(mongo_uri: str, database_name: str) -> list[str]:
-    return ["migrate", "--from-mongo", mongo_uri, "--db", database_name, "--to", mongo_uri]
+    return ["migrate", "--from-mongo", mongo_uri, "--from-db", database_name, "--uri", mongo_uri]
 
 
 def counts(copied: int) -> str:
@@ -114,7 +106,7 @@ def test_official_documents(
     store_former(mongo_client, database_name)
     names = (CHECKPOINTS, WRITES, ITEMS)
     before = documents_of(mongo_client, database_name, *names)
-    asked = [*sources(mongo_uri, database_name), "--to-db", target]
+    asked = [*sources(mongo_uri, database_name), "--db", target]
 
     assert lines_of(capsys, tmp_path, *asked, "--dry-run") == (0, counts(0), "")
     assert mongo_client[target].list_collection_names() == []
@@ -153,7 +145,7 @@ def test_collections_that_are_named(
     store_former(mongo_client, database_name)
     for name in (CHECKPOINTS, WRITES, ITEMS):
         mongo_client[database_name][name].rename(f"our_{name}")
-    asked = [*sources(mongo_uri, database_name), "--to-db", target, "--json"]
+    asked = [*sources(mongo_uri, database_name), "--db", target, "--json"]
     threads = ["--checkpoints", f"our_{CHECKPOINTS}", "--writes", f"our_{WRITES}"]
     _, out, _ = lines_of(capsys, tmp_path, *asked, *threads)
     told = json.loads(out)
@@ -167,7 +159,7 @@ def test_any_saver_and_store(
     application: Path, mongo_client: MongoClient, mongo_uri: str, target: str
 ) -> None:
     asked = ["migrate", "--from-saver", "app:make_saver", "--from-store", "app:make_store"]
-    ran = mongomem(*asked, "--to-db", target, "--verify", cwd=application, MONGODB_URI=mongo_uri)
+    ran = mongomem(*asked, "--db", target, "--verify", cwd=application, MONGODB_URI=mongo_uri)
     assert (ran.stderr, ran.returncode) == ("", 0)
     assert "threads      8\n" in ran.stdout
     assert "items        1: 1 copied" in ran.stdout
@@ -190,7 +182,7 @@ def test_what_was_ended_goes_on(
     mongo_uri: str,
     target: str,
 ) -> None:
-    asked = ["migrate", "--to", mongo_uri, "--to-db", target, "--json", "--from-saver"]
+    asked = ["migrate", "--uri", mongo_uri, "--db", target, "--json", "--from-saver"]
     words, options = command([*asked, "app:make_slow_saver"], application)
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
@@ -219,7 +211,7 @@ def test_a_reader_that_goes_away(
     mongo_client: MongoClient, mongo_uri: str, database_name: str, target: str
 ) -> None:
     store_former(mongo_client, database_name)
-    words, options = command([*sources(mongo_uri, database_name), "--to-db", target])
+    words, options = command([*sources(mongo_uri, database_name), "--db", target])
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     ) as process:
@@ -228,23 +220,6 @@ def test_a_reader_that_goes_away(
         assert process.stderr is not None
         assert (process.stderr.read(), process.wait(HANG_SECONDS)) == ("", 0)
     assert len(MongoSaver(mongo_client, target).list_threads()) == 2
-
-
-def lines_of(
-    captured: pytest.CaptureFixture[str], directory: Path, *arguments: str
-) -> tuple[int, str, str]:
-    """Run the command line in this process, in a directory; return its exit code and what it
-    printed.
-    """
-    with pytest.MonkeyPatch.context() as changed:
-        changed.chdir(directory)
-        changed.setattr(sys, "path", [*sys.path])
-        changed.delitem(sys.modules, "app", raising=False)
-        changed.delenv("MONGODB_URI", raising=False)
-        code = run(arguments)
-    sys.modules.pop("app", None)
-    told = captured.readouterr()
-    return code, told.out, told.err
 
 
 NOWHERE = (
@@ -306,9 +281,9 @@ def test_wrong_usage_is_one_line(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ends, "OPEN_TIMEOUT", 0.5)
+    monkeypatch.setattr(opened_sources, "OPEN_TIMEOUT", 0.5)
     (tmp_path / "app.py").write_text(APPLICATION, "utf-8")
-    told = lines_of(capsys, tmp_path, "migrate", "--to", mongo_uri, *arguments.split())
+    told = lines_of(capsys, tmp_path, "migrate", "--uri", mongo_uri, *arguments.split())
     assert told == (code, "", f"mongomem: {line}\n")
 
 
@@ -316,7 +291,7 @@ def test_a_refusal_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     code, out, _ = lines_of(capsys, tmp_path, "migrate", "--json")
     told = json.loads(out)
     assert (code, told["exit_code"]) == (2, 2)
-    assert told["error"].startswith("name the target by --to URI")
+    assert told["error"].startswith("name a source by --from-mongo")
 
 
 def test_collections_that_are_not_there(
@@ -328,8 +303,8 @@ def test_collections_that_are_not_there(
         "",
         (
             f"mongomem: --from-mongo: the database {database_name!r} has no collections "
-            "'checkpoints' and 'checkpoint_writes', nor 'persistent-store': --db names another "
-            "database, --checkpoints, --writes and --items other collections\n"
+            "'checkpoints' and 'checkpoint_writes', nor 'persistent-store': --from-db names "
+            "another database, --checkpoints, --writes and --items other collections\n"
         ),
     )
     _, _, error = lines_of(capsys, tmp_path, *asked, "--items", "mine")
@@ -366,7 +341,7 @@ def test_classes_of_an_application_are_imported(
     held = {"type": kind, "value": data, "channel": "note", "idx": 7, "_id": None}
     mongo_client[database_name][WRITES].insert_one({**one, **held})
 
-    asked = [*sources(mongo_uri, database_name), "--to-db", target]
+    asked = [*sources(mongo_uri, database_name), "--db", target]
     code, out, error = lines_of(capsys, tmp_path, *asked)
     assert (code, error) == (1, "")
     named = [line for line in out.splitlines() if line.startswith("left out: ")]
@@ -391,13 +366,13 @@ def test_users_without_rights(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             1,
             (
                 "mongomem: the user of the connection string may not run listIndexes in the "
-                "database source: a source needs the role read there, a target readWrite\n"
+                "database source: reading needs the role read there, writing readWrite\n"
             ),
         )
-        code, _, error = lines_of(capsys, tmp_path, *sources(reader, "source"), "--to-db", "target")
+        code, _, error = lines_of(capsys, tmp_path, *sources(reader, "source"), "--db", "target")
         assert (code, len(error.splitlines())) == (1, 1)
         assert "this user has not the right createIndex" in error
-        both = ["--db", "source", "--to", server.uri, "--to-db", "target"]
+        both = ["--from-db", "source", "--uri", server.uri, "--db", "target"]
         told = lines_of(capsys, tmp_path, "migrate", "--from-mongo", reader, *both)
         assert told == (0, counts(1), "")
 
@@ -412,7 +387,7 @@ def test_names_are_cut_short_in_text(
         "    store.put(('a',), f'k{number}', {'n': object()})\n",
         "utf-8",
     )
-    asked = ["migrate", "--from-store", "app:store", "--to", mongo_uri, "--to-db", target]
+    asked = ["migrate", "--from-store", "app:store", "--uri", mongo_uri, "--db", target]
     code, out, _ = lines_of(capsys, tmp_path, *asked)
     assert code == 1
     named = [line for line in out.splitlines() if line.startswith("left out: ")]

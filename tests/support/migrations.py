@@ -1,14 +1,8 @@
-"""Data of other packages for the tests of migrations, and both ways to copy it: the library and the
-command line.
-"""
+"""Data of other packages for the tests of migrations, and how the library copies it."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +20,6 @@ from mongomem.migration.parts import ItemSource, ThreadSource
 from mongomem.migration.report import Report
 from mongomem.migration.thread_copies import ThreadCopies
 from support.graphs import asking, chain_of, counting, mapping, nested
-from support.waits import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -144,24 +137,3 @@ def assert_same_threads(old: Any, new: Any) -> None:
         assert [*other.get_state_history(config)] == history, name
         there, here = (graph.get_state(config, subgraphs=True) for graph in (one, other))
         assert here == there, name
-
-
-def command(arguments: Sequence[str], cwd: Path | None = None, **more: str) -> list[Any]:
-    """Return the arguments of ``subprocess`` that run the command line, and its options."""
-    environment = {key: value for key, value in os.environ.items() if key != "MONGODB_URI"}
-    environment |= {"PYTHONPATH": str(ROOT), **more}
-    run = "from mongomem.command_line.entry import main; main()"
-    return [[sys.executable, "-c", run, *arguments], {"cwd": cwd, "env": environment}]
-
-
-def mongomem(
-    *arguments: str, cwd: Path | None = None, **more: str
-) -> subprocess.CompletedProcess[str]:
-    """Run the command line to its end."""
-    words, options = command(arguments, cwd, **more)
-    return subprocess.run(words, capture_output=True, text=True, timeout=HANG_SECONDS, **options)
-
-
-def printed_json(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(ran.stdout)
-    return found

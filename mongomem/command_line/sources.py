@@ -1,25 +1,19 @@
-"""What the options name: sources and targets, opened."""
+"""The sources that the options of a migration name, opened."""
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from mongomem.arguments import without_secrets
-from mongomem.checkpoint.saver import MongoSaver
+from mongomem.command_line.factories import import_modules, look_here, made
 from mongomem.command_line.refusals import Failure, Refusal, line_of
 from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
 from mongomem.errors import ConfigurationError, MongomemError, ServerUnavailableError
-from mongomem.memory import MongoMemory
 from mongomem.migration.mongodb_items import ITEMS, MongoDBItems
 from mongomem.migration.mongodb_threads import CHECKPOINTS, WRITES, MongoDBThreads
 from mongomem.migration.parts import ItemSource, ThreadSource
@@ -36,14 +30,12 @@ class Named:
     """What the options of a migration name."""
 
     from_mongo: str | None
-    db: str
+    from_db: str
     checkpoints: str | None
     writes: str | None
     items: str | None
     from_saver: str | None
     from_store: str | None
-    to: str | None
-    to_db: str | None
     imports: Sequence[str]
 
     @property
@@ -53,64 +45,45 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
-    """Sources and targets, open."""
+class Sources:
+    """Sources, open."""
 
     threads: Sequence[ThreadSource]
     items: Sequence[ItemSource]
-    memory: MongoMemory
-    verifier: MongoSaver
 
 
-@contextmanager
-def opened(named: Named) -> Iterator[Ends]:
-    """Open what the options name.
+def open_sources(named: Named, stack: ExitStack) -> Sources:
+    """Open what the options name. It is closed with the stack.
 
     Raises:
         Refusal: Something of it cannot be opened.
     """
     _check(named)
-    sys.path.insert(0, str(Path.cwd()))
-    for module in named.imports:
-        _imported("--import", module)
-    with ExitStack() as stack:
-        sources = [*_documents(named, stack), *_made_sources(named, stack)]
-        memory, verifier = _targets(named.to or "", named.to_db, stack)
-        yield Ends(
-            [one for one in sources if isinstance(one, MongoDBThreads | SaverThreads)],
-            [one for one in sources if isinstance(one, MongoDBItems | StoreItems)],
-            memory,
-            verifier,
-        )
+    look_here()
+    import_modules(named.imports)
+    sources = [*_documents(named, stack), *_made_sources(named, stack)]
+    return Sources(
+        [one for one in sources if isinstance(one, MongoDBThreads | SaverThreads)],
+        [one for one in sources if isinstance(one, MongoDBItems | StoreItems)],
+    )
 
 
 def _check(named: Named) -> None:
     """Refuse options that name too little."""
-    if named.to is None:
-        raise Refusal("name the target by --to URI, or by the environment variable MONGODB_URI")
     if not (named.from_mongo or named.from_saver or named.from_store):
         raise Refusal("name a source by --from-mongo, --from-saver or --from-store")
     if not (named.from_mongo or named.is_default):
         raise Refusal("--checkpoints, --writes and --items need --from-mongo")
 
 
-def _targets(uri: str, db_name: str | None, stack: ExitStack) -> tuple[MongoMemory, MongoSaver]:
-    """Open the memory that is copied into, and a saver that reads what is stored: it remembers
-    nothing.
-    """
-    opening = MongoMemory.from_conn_string(uri, db_name=db_name)
-    reading = MongoSaver.from_conn_string(uri, db_name=db_name, cache_bytes=0)
-    return _entered(stack, "--to", opening), _entered(stack, "--to", reading)
-
-
 def _made_sources(named: Named, stack: ExitStack) -> Iterator[Source]:
     """Give the sources that factories make."""
     if named.from_saver:
         kind: type[Any] = BaseCheckpointSaver
-        yield SaverThreads(_made("--from-saver", named.from_saver, kind, stack))
+        yield SaverThreads(made("--from-saver", named.from_saver, kind, stack))
     if named.from_store:
         kind = BaseStore
-        yield StoreItems(_made("--from-store", named.from_store, kind, stack))
+        yield StoreItems(made("--from-store", named.from_store, kind, stack))
 
 
 def _documents(named: Named, stack: ExitStack) -> list[MongoDBThreads | MongoDBItems]:
@@ -124,9 +97,9 @@ def _documents(named: Named, stack: ExitStack) -> list[MongoDBThreads | MongoDBI
     wanted = [one for one in (threads, items) if _is_wanted(one, named)]
     if not wanted:
         raise Refusal(
-            f"--from-mongo: the database {named.db!r} has no collections {CHECKPOINTS!r} and "
-            f"{WRITES!r}, nor {ITEMS!r}: --db names another database, --checkpoints, --writes and "
-            "--items other collections"
+            f"--from-mongo: the database {named.from_db!r} has no collections {CHECKPOINTS!r} and "
+            f"{WRITES!r}, nor {ITEMS!r}: --from-db names another database, --checkpoints, "
+            "--writes and --items other collections"
         )
     return wanted
 
@@ -153,7 +126,7 @@ def _is_wanted(source: MongoDBThreads | MongoDBItems, named: Named) -> bool:
 
 def _threads_of(named: Named, uri: str) -> ClientContext[MongoDBThreads]:
     options = {
-        "db_name": named.db,
+        "db_name": named.from_db,
         "checkpoints": named.checkpoints or CHECKPOINTS,
         "writes": named.writes or WRITES,
     }
@@ -161,7 +134,7 @@ def _threads_of(named: Named, uri: str) -> ClientContext[MongoDBThreads]:
 
 
 def _items_of(named: Named, uri: str) -> ClientContext[MongoDBItems]:
-    options = {"db_name": named.db, "items": named.items or ITEMS}
+    options = {"db_name": named.from_db, "items": named.items or ITEMS}
     return ClientContext.of(MongoDBItems, uri, OPEN_TIMEOUT, options)
 
 
@@ -177,59 +150,3 @@ def _entered(stack: ExitStack, option: str, opening: ClientContext[T]) -> T:
         raise Failure(f"{option}: {line_of(error)}") from error
     except MongomemError as error:
         raise Refusal(f"{option}: {line_of(error)}") from error
-
-
-def _made(option: str, path: str, kind: type[Any], stack: ExitStack) -> Any:
-    """Return what a factory makes: an object, or a context manager that gives one.
-
-    Raises:
-        Refusal: It cannot be imported, fails, or makes something else.
-    """
-    factory = _factory(option, path)
-    try:
-        made = _called(factory, kind, stack)
-    except Exception as error:  # whatever a factory does
-        raise Failure(f"{option}: {path} fails: {line_of(error)}") from error
-    if inspect.iscoroutine(made):
-        made.close()
-    if not isinstance(made, kind):
-        raise Refusal(
-            f"{option}: {path} gives a {type(made).__name__} and no {kind.__name__}; of a class "
-            "that is async take the sync one of the same database"
-        )
-    return made
-
-
-def _called(factory: Any, kind: type[Any], stack: ExitStack) -> Any:
-    """Call a factory, and enter what it gives."""
-    made = factory
-    if inspect.isgeneratorfunction(factory):
-        made = contextmanager(factory)()
-    elif callable(factory) and not isinstance(factory, kind):
-        made = factory()
-    if not isinstance(made, kind) and hasattr(made, "__enter__"):
-        made = stack.enter_context(made)
-    return made
-
-
-def _factory(option: str, path: str) -> Any:
-    module, _, name = path.partition(":")
-    if not module or not name:
-        raise Refusal(f"{option} takes MODULE:FACTORY, such as app.memory:make_saver, not {path!r}")
-    found: Any = _imported(option, module)
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise Refusal(f"{option}: the module {module} has no {name!r}")
-        found = getattr(found, part)
-    return found
-
-
-def _imported(option: str, module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except Exception as error:  # whatever a module does
-        said = without_secrets(" ".join(str(error).split()))
-        raise Refusal(
-            f"{option}: the module {module} cannot be imported ({type(error).__name__}: {said}); "
-            "it is looked for in this directory and where Python looks"
-        ) from error

@@ -1,0 +1,64 @@
+"""Which collections of mongomem a database has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mongomem.engine.commands import LARGEST_BATCH, RunCommand
+from mongomem.memory import MongoMemory
+
+DATA = ("checkpoints", "checkpoint_writes", "store_items", "cache_entries")
+"""How the names of the collections that hold something end."""
+
+SETTINGS = ("checkpoint_settings", "store_settings")
+"""How the names of those end that no other package has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """What a database has of mongomem.
+
+    Attributes:
+        database: Its name.
+        own: The collections of the memory that are there.
+        other_prefixes: Under which other prefixes there are some.
+    """
+
+    database: str
+    own: tuple[str, ...]
+    other_prefixes: tuple[str, ...]
+
+
+def presence_of(memory: MongoMemory) -> Presence:
+    """Look which collections a memory has, in one command."""
+    return memory._runners.run(presence(memory.saver._options.collections.prefix))
+
+
+async def presence(prefix: str) -> Presence:
+    """Look which collections there are under a prefix."""
+    database, names = await collection_names()
+    own = tuple(name for name in names if name in {prefix + one for one in DATA})
+    return Presence(database, own, tuple(one for one in _prefixes(names) if one != prefix))
+
+
+async def collection_names() -> tuple[str, list[str]]:
+    """Return the name of the database, and those of its collections that the user may see (MongoDB
+    4.0).
+    """
+    reply = await RunCommand(
+        {
+            "listCollections": 1,
+            "nameOnly": True,
+            "authorizedCollections": True,
+            "cursor": {"batchSize": LARGEST_BATCH},
+        }
+    )
+    cursor = reply["cursor"]
+    return cursor["ns"].partition(".")[0], sorted(one["name"] for one in cursor["firstBatch"])
+
+
+def _prefixes(names: Iterable[str]) -> list[str]:
+    return sorted(
+        {name.removesuffix(end) for name in names for end in SETTINGS if name.endswith(end)}
+    )

@@ -15,8 +15,24 @@ from mongomem.command_line.command import CommandFunction
 from mongomem.command_line.migrate import migrate
 from mongomem.command_line.printout import print_error, print_json, print_result
 from mongomem.command_line.refusals import DONE, INTERRUPTED, USAGE
+from mongomem.command_line.upkeep.delete import delete
+from mongomem.command_line.upkeep.erase import erase
+from mongomem.command_line.upkeep.export import export
+from mongomem.command_line.upkeep.import_ import import_
+from mongomem.command_line.upkeep.prune import prune
+from mongomem.command_line.upkeep.reindex import reindex
+from mongomem.command_line.upkeep.setup import setup
+from mongomem.command_line.upkeep.shard import shard
 
 COMMANDS: Mapping[str, CommandFunction] = {
+    "setup": setup,
+    "delete": delete,
+    "prune": prune,
+    "erase": erase,
+    "reindex": reindex,
+    "export": export,
+    "import": import_,
+    "shard": shard,
     "migrate": migrate,
 }
 

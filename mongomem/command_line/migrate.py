@@ -10,6 +10,7 @@ import typer
 
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.command_line.command import Run, command
+from mongomem.command_line.database import IndexOptions
 from mongomem.command_line.printout import progress
 from mongomem.command_line.refusals import DONE, FAILED, GOES_ON
 from mongomem.command_line.sources import Named, Sources, open_sources
@@ -31,6 +32,7 @@ MOST_LINES = 20
 def migrate(
     run: Run,
     *,
+    index: IndexOptions,
     from_mongo: Annotated[
         str | None,
         typer.Option(
@@ -97,7 +99,8 @@ def migrate(
     )
     sources = open_sources(named, run.stack)
     # One that is opened by itself remembers nothing of what was copied.
-    memory, verifier = run.open(may_be_new=True), run.open(may_be_new=True).saver
+    memory = run.open(may_be_new=True, index=index.config)
+    verifier = run.open(may_be_new=True).saver
     report = Report()
     run.answer = MigrationAnswer(report, is_compared=verify and not dry_run)
     with progress(lambda: _progress_line(report)) as tell:

@@ -335,17 +335,18 @@ async def _date(context: Context, thread: GivenThread, found: _Found | None) -> 
 async def _store(
     context: Context, given: GivenCheckpoint, decoded: Decoded, owner: Mapping[str, str]
 ) -> None:
-    """Store a checkpoint on its parent, then its writes. The thread is the user's from its first
-    checkpoint on, also where the checkpoints name nobody or others: else a thread that was cut
-    short would not be the user's, and could not be finished.
+    """Store the writes of a checkpoint, then the checkpoint on its parent: once that is there, so
+    are they. The thread is the user's from its first checkpoint on, also where the checkpoints name
+    nobody or others: else a thread that was cut short would not be the user's, and could not be
+    finished.
     """
+    for (task, path), writes in decoded.writes.items():
+        await store_writes(context, Task(given.ref, task, path), writes)
     config = given.ref.at(given.parent_id).config()
     config["configurable"] |= {
         key: user for key, user in owner.items() if user not in decoded.users.get(key, ())
     }
     await put(context, config, decoded.checkpoint, decoded.metadata, decoded.values)
-    for (task, path), writes in decoded.writes.items():
-        await store_writes(context, Task(given.ref, task, path), writes)
 
 
 async def _hide(context: Context, given: Sequence[GivenCheckpoint]) -> None:

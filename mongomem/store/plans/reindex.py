@@ -9,8 +9,9 @@ each further page: of two reindexes to different configurations one ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from pymongo.errors import BulkWriteError
@@ -104,8 +105,15 @@ class Claim:
     is_forced: bool
 
 
-async def reindex(context: Context, force: bool = False) -> int:
+def nobody(_changed: int) -> None:
+    """Tell nobody how many items were changed so far."""
+
+
+async def reindex(
+    context: Context, force: bool = False, tell: Callable[[int], None] = nobody
+) -> int:
     """Make the vectors of every item by the current configuration; return how many were changed.
+    `tell` is given that number while it grows.
 
     The old configuration stays stored until the first items are embedded. From then on stores with
     the new configuration are accepted. Stores with another one are refused, those in use already
@@ -137,7 +145,7 @@ async def reindex(context: Context, force: bool = False) -> int:
         await _remove_terms(context, {"terms": {"$exists": True}})
     elif claim.is_stored and claim.target.mark is not None:
         await _remove_stale_terms(context, claim.target, claim.target.mark)
-    total, last = await _passes(context, claim)
+    total, last = await _passes(context, claim, tell)
     await _store_config(context, claim)
     await _finish(context, claim)
     if last.rejected:
@@ -250,17 +258,25 @@ async def _finish(context: Context, claim: Claim) -> None:
         await BulkWrite(context.names.settings, [Update(condition, {"$unset": {FORCED: ""}})])
 
 
-async def _passes(context: Context, claim: Claim) -> tuple[int, ReindexPass]:
+async def _passes(
+    context: Context, claim: Claim, tell: Callable[[int], None]
+) -> tuple[int, ReindexPass]:
     """Convert until one pass changes nothing; return how many items were changed, and that pass."""
-    last = await _pass(context, claim, ReindexPass())
+    last = await _pass(context, claim, ReindexPass(), tell)
     total = last.changed
     while last.changed:
-        last = await _pass(context, claim, last)
+        last = await _pass(context, claim, last, partial(_tell_more, tell, total))
         total += last.changed
     return total, last
 
 
-async def _pass(context: Context, claim: Claim, before: ReindexPass) -> ReindexPass:
+def _tell_more(tell: Callable[[int], None], before: int, changed: int) -> None:
+    tell(before + changed)
+
+
+async def _pass(
+    context: Context, claim: Claim, before: ReindexPass, tell: Callable[[int], None]
+) -> ReindexPass:
     """Convert all items that are not converted, in the order of their ids. Those that were rejected
     `before` and have not changed since are skipped.
     """
@@ -270,6 +286,7 @@ async def _pass(context: Context, claim: Claim, before: ReindexPass) -> ReindexP
         rejected = {item["_id"] for item in page if before.has_rejected(item)}
         now.rejected |= {item: before.rejected[item] for item in rejected}
         await _convert(context, claim, [one for one in page if one["_id"] not in rejected], now)
+        tell(now.changed)
         page = await _unconverted(context, claim, {"$gt": page[-1]["_id"]})
     return now
 

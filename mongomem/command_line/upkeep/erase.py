@@ -1,0 +1,113 @@
+"""The command that erases a user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from mongomem.arguments import shown
+from mongomem.command_line.command import Run, Yes, command
+from mongomem.command_line.printout import Block
+from mongomem.command_line.refusals import DONE, FAILED, GOES_ON, Refusal
+from mongomem.command_line.upkeep.questions import ask, counted, names
+from mongomem.command_line.upkeep.values import NAMESPACE_METAVAR, namespace_of
+from mongomem.upkeep.removals import UserSize, size_of_user
+from mongomem.user_data import Erased
+from mongomem.user_labels import user_namespace
+
+USER_KEY = "user_id"
+
+
+@command(GOES_ON)
+def erase(
+    run: Run,
+    *,
+    user: Annotated[str, typer.Argument(metavar="USER", help="The id of the user.")],
+    user_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY", help=f"The metadata key that names users. [default: {USER_KEY}]"
+        ),
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            metavar=NAMESPACE_METAVAR,
+            help="Where the memories of this user are. [default: the user]",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go; delete nothing.")
+    ] = False,
+    yes: Yes = False,
+) -> None:
+    """Delete every thread and every memory of a user."""
+    if run.database.memory and (user_key or namespace):
+        raise Refusal("--memory says how users are found: leave --user-key and --namespace out")
+    memory = run.open(**_options(user, user_key, namespace))
+    size = size_of_user(memory, user)
+    answer = run.answer = EraseAnswer(size, dry_run)
+    if dry_run:
+        return
+    threads, memories = counted(len(size.threads), "thread"), counted(size.memories, "memory")
+    if size.threads or size.memories:
+        question = f"Erase {threads} and {memories} of user {shown(size.user_id)}?"
+        ask(run, answer, question, yes=yes)
+    run.answer = EraseAnswer(size, dry_run, memory.erase_user(user))
+
+
+def _options(user: str, user_key: str | None, namespace: str | None) -> dict[str, Any]:
+    """Return the options of the memory that say where things of a user are."""
+    options: dict[str, Any] = {} if user_key is None else {"user_key": user_key}
+    if namespace is not None:
+        own = namespace_of("--namespace", namespace)
+        # No other user has it: where the memories of all stood in one namespace, all would go.
+        options["user_namespace"] = lambda one: own if one == user else user_namespace(one)
+    return options
+
+
+@dataclass(frozen=True, slots=True)
+class EraseAnswer:
+    """What is there of a user, and what is gone."""
+
+    size: UserSize
+    dry_run: bool
+    erased: Erased | None = None
+
+    @property
+    def undecided(self) -> list[str]:
+        return self.size.undecided if self.erased is None else self.erased.undecided
+
+    @property
+    def exit_code(self) -> int:
+        return FAILED if self.undecided else DONE
+
+    def json(self) -> dict[str, Any]:
+        done = self.erased
+        return {
+            "dry_run": self.dry_run,
+            "user_id": self.size.user_id,
+            "threads": self.size.threads if done is None else done.threads,
+            "memories": self.size.memories if done is None else done.memories,
+            "undecided": self.undecided,
+            "erased": done is not None,
+        }
+
+    def text(self) -> Iterator[Block]:
+        told = self.json()
+        user, threads = shown(self.size.user_id), told["threads"]
+        what = f"{counted(len(threads), 'thread')} and {counted(told['memories'], 'memory')}"
+        if self.erased is None:
+            yield f"user {user} has {what}"
+        else:
+            yield f"erased {what} of user {user}"
+        if threads:
+            yield f"threads: {names(threads)}"
+        if self.undecided:
+            yield (
+                f"{counted(len(self.undecided), 'thread')} cannot be read, or had too many users "
+                f"to name all, and may be of this user too: {names(self.undecided)}"
+            )

@@ -1,0 +1,43 @@
+"""What is told before something is destroyed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from mongomem.command_line.command import Run
+from mongomem.command_line.printout import Answer, Table, print_answer
+
+MOST_LINES = 20
+"""How many things are named; ``--json`` names up to 1,000."""
+
+
+def counted(number: int, thing: str) -> str:
+    """Return how many things: "1 thread", "2 threads"."""
+    if number == 1:
+        return f"1 {thing}"
+    return f"{number} {thing[:-1]}ies" if thing.endswith("y") else f"{number} {thing}s"
+
+
+def ask(run: Run, answer: Answer, question: str, *, yes: bool) -> None:
+    """Show what will go to who is asked, and ask.
+
+    Raises:
+        Refusal: The answer is no, or there is nobody to ask.
+    """
+    if not yes and sys.stdin.isatty() and not run.as_json:
+        print_answer(answer)
+    run.confirm(question, yes=yes)
+
+
+def first_rows(table: Table) -> list[str | Table]:
+    """Return the first rows of a table, and how many there are besides."""
+    more = len(table.rows) - MOST_LINES
+    shown: list[str | Table] = [Table(table.columns, table.rows[:MOST_LINES])] if table.rows else []
+    return [*shown, f"{more} more"] if more > 0 else shown
+
+
+def names(some: Sequence[str]) -> str:
+    """Return names in one line, so many at most."""
+    more = len(some) - MOST_LINES
+    return ", ".join(some[:MOST_LINES]) + (f" and {more} more" if more > 0 else "")

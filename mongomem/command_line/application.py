@@ -14,9 +14,22 @@ import typer
 from mongomem.command_line.command import CommandFunction
 from mongomem.command_line.migrate import migrate
 from mongomem.command_line.printout import print_error, print_json, print_result
+from mongomem.command_line.queries.diff import diff
+from mongomem.command_line.queries.history import history
+from mongomem.command_line.queries.memories import memories, namespaces
+from mongomem.command_line.queries.show import show
+from mongomem.command_line.queries.stats import stats
+from mongomem.command_line.queries.threads import threads
 from mongomem.command_line.refusals import DONE, INTERRUPTED, USAGE
 
 COMMANDS: Mapping[str, CommandFunction] = {
+    "threads": threads,
+    "history": history,
+    "show": show,
+    "diff": diff,
+    "memories": memories,
+    "namespaces": namespaces,
+    "stats": stats,
     "migrate": migrate,
 }
 

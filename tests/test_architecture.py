@@ -118,12 +118,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "inspection": {
         *("inspection", "checkpoint", "store", "cache", "memory", "display"),
-        *("engine.commands", "schema"),
+        *("engine.clock", "engine.commands", "schema"),
     },
     "command_line": {
         *("command_line", "inspection", "migration", "memory", "local_server.server"),
-        *("checkpoint.saver", "checkpoint.serde.default", "store.store"),
-        *("display.markup", "engine.client_context", "engine.commands", "schema.names"),
+        *("checkpoint.saver", "checkpoint.serde.default", "store.store", "display"),
+        *("engine.client_context", "engine.commands", "schema.names"),
     },
     "user_export": set(),
     "user": {"checkpoint", "store", "engine", "transfer", "user_data", "user_export"},
@@ -137,7 +137,7 @@ know nothing of each other: only `memory`, `user`, `user_data`, `transfer` and `
 The cache knows of the saver what makes bytes of values, and nothing of the store."""
 
 BELOW_THE_ENGINE = (
-    *("checkpoint.", "store.", "cache.", "schema.", "transfer.", "migration."),
+    *("checkpoint.", "store.", "cache.", "schema.", "transfer.", "migration.", "inspection."),
     *("user_data", "user_labels"),
 )
 """What knows no client, no event loop and no thread: plans of commands, and what is pure."""

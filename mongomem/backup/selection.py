@@ -43,7 +43,9 @@ class Selection:
         run, context = memory.saver._runners.run, memory.saver._context()
         absent = [one for one in self.threads if run(living_document(context, one)) is None]
         if absent:
-            raise ThreadNotFoundError(f"there is no thread {', '.join(map(shown, absent))}")
+            raise ThreadNotFoundError(
+                f"there is no thread {', '.join(map(shown, absent))} in this database"
+            )
 
     def thread_ids(self, memory: MongoMemory) -> Iterator[str]:
         """Give the ids of the threads, each once."""

@@ -9,7 +9,8 @@
     printout     what is printed: answers as text, tables and JSON; progress
     migrate      the command that copies the data of other packages
     sources      what ``migrate`` copies: the sources that its options name, opened
-    upkeep/      the commands that change what is stored, and those that move it
+    queries/     the commands that read
+    changes/     the commands that change what is stored, and those that move it
 
 A command decides nothing of its subject: that is done by a library layer, as `mongomem.inspection`
 for what reads, and `mongomem.migration`. Results go to the standard output, everything else to the

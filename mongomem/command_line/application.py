@@ -11,20 +11,33 @@ from typing import Annotated
 
 import typer
 
+from mongomem.command_line.changes.delete import delete
+from mongomem.command_line.changes.erase import erase
+from mongomem.command_line.changes.export import export
+from mongomem.command_line.changes.import_ import import_
+from mongomem.command_line.changes.prune import prune
+from mongomem.command_line.changes.reindex import reindex
+from mongomem.command_line.changes.setup import setup
+from mongomem.command_line.changes.shard import shard
 from mongomem.command_line.command import CommandFunction
 from mongomem.command_line.migrate import migrate
 from mongomem.command_line.printout import print_error, print_json, print_result
+from mongomem.command_line.queries.diff import diff
+from mongomem.command_line.queries.history import history
+from mongomem.command_line.queries.memories import memories, namespaces
+from mongomem.command_line.queries.show import show
+from mongomem.command_line.queries.stats import stats
+from mongomem.command_line.queries.threads import threads
 from mongomem.command_line.refusals import DONE, INTERRUPTED, USAGE
-from mongomem.command_line.upkeep.delete import delete
-from mongomem.command_line.upkeep.erase import erase
-from mongomem.command_line.upkeep.export import export
-from mongomem.command_line.upkeep.import_ import import_
-from mongomem.command_line.upkeep.prune import prune
-from mongomem.command_line.upkeep.reindex import reindex
-from mongomem.command_line.upkeep.setup import setup
-from mongomem.command_line.upkeep.shard import shard
 
 COMMANDS: Mapping[str, CommandFunction] = {
+    "threads": threads,
+    "history": history,
+    "show": show,
+    "diff": diff,
+    "memories": memories,
+    "namespaces": namespaces,
+    "stats": stats,
     "setup": setup,
     "delete": delete,
     "prune": prune,

@@ -27,7 +27,7 @@ from mongomem.checkpoint.serde.default import default_serializer
 from mongomem.command_line.factories import look_here, made
 from mongomem.command_line.refusals import Failure, Refusal, line_of
 from mongomem.errors import ConfigurationError, MongomemError
-from mongomem.inspection.presence import presence_of
+from mongomem.inspection.inspector import Inspector
 from mongomem.local_server.server import URI_VARIABLE, LocalServer, default_data_dir
 from mongomem.memory import MongoMemory
 from mongomem.schema.names import DEFAULT_PREFIX
@@ -145,7 +145,7 @@ def check_presence(memory: MongoMemory) -> None:
     Raises:
         Failure: It has none; names other prefixes that it has collections under.
     """
-    found = presence_of(memory)
+    found = Inspector(memory).presence()
     if found.own:
         return
     prefix = memory.saver._options.collections.prefix

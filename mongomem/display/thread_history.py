@@ -174,7 +174,7 @@ def _of_tuple(one: CheckpointTuple) -> Checkpoint:
         one.metadata or {},
         str(checkpoint["ts"]),
         values,
-        _next_nodes(checkpoint),
+        next_nodes(checkpoint),
         tuple(_interrupts(one)),
         tuple(value for _, channel, value in one.pending_writes or () if channel == ERROR),
     )
@@ -188,8 +188,11 @@ def _interrupts(one: CheckpointTuple) -> Iterator[Any]:
             yield from (getattr(interrupt, "value", interrupt) for interrupt in each)
 
 
-def _next_nodes(checkpoint: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the nodes whose trigger has a version that they have not seen."""
+def next_nodes(checkpoint: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the nodes whose trigger has a version that they have not seen.
+
+    Of the channels of the checkpoint the names suffice.
+    """
     versions, seen = checkpoint["channel_versions"], checkpoint["versions_seen"]
     waiting = [
         (name.removeprefix(TRIGGER), name)

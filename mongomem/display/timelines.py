@@ -59,7 +59,7 @@ def timeline(history: Iterable[StateSnapshot | CheckpointTuple], *, limit: int =
     return Rendered("\n".join(lines), page(*blocks))
 
 
-def _made_by(row: int, steps: Sequence[Step], layout: Layout) -> str:
+def made_by(row: int, steps: Sequence[Step], layout: Layout) -> str:
     """Say what made a step, and of a fork where it leaves."""
     source, origin = steps[row].source, layout.origin(row)
     if origin is None:
@@ -67,7 +67,8 @@ def _made_by(row: int, steps: Sequence[Step], layout: Layout) -> str:
     return f"{'' if source == FORK else f'{source}, '}fork of step {steps[origin].number}"
 
 
-def _leads_to(step: Step) -> str:
+def leads_to(step: Step) -> str:
+    """Name the nodes that run next."""
     names = ", ".join(one_line(name, LONGEST_NODE) for name in step.next)
     return f"→ {names}" if names else "end"
 
@@ -79,16 +80,17 @@ def _lines(steps: Sequence[Step], layout: Layout) -> list[str]:
             (
                 text_rail(row, layout),
                 step.number.rjust(2),
-                _made_by(row, steps, layout),
-                _leads_to(step),
-                "; ".join(_said(step)),
+                made_by(row, steps, layout),
+                leads_to(step),
+                "; ".join(said(step)),
             )
             for row, step in enumerate(steps)
         ]
     )
 
 
-def _said(step: Step) -> list[str]:
+def said(step: Step) -> list[str]:
+    """Say what a step changed, what its nodes ask, and how they failed."""
     asked = [f"asks: {value}" for value in step.interrupts]
     return [*map(str, step.changes), *asked, *step.errors]
 
@@ -132,7 +134,7 @@ def _rail_cell(row: int, layout: Layout) -> Html:
 def _made_by_cell(row: int, steps: Sequence[Step], layout: Layout) -> Html:
     """Say what made a step, in the colour of its branch."""
     style = f"color:{colour_of(layout.of_row[row])};font-weight:600"
-    return cell(element("span", _made_by(row, steps, layout), style=style))
+    return cell(element("span", made_by(row, steps, layout), style=style))
 
 
 def _change_chips(changes: Sequence[Change]) -> list[Html]:
@@ -155,7 +157,7 @@ def _change_chip(change: Change, length: int) -> Html:
 
 def _next_cell(step: Step) -> list[Html]:
     """Say where a step leads, and beside it what its nodes ask and how they failed."""
-    lead = element("span", _leads_to(step), class_="" if step.next else "dim")
+    lead = element("span", leads_to(step), class_="" if step.next else "dim")
     asked = [_note(f"asks: {value}", AMBER) for value in step.interrupts]
     return [lead, Html(" "), *asked, *(_note(value, RED) for value in step.errors)]
 

@@ -44,6 +44,9 @@ NAMESPACE_NOT_FOUND = 26
 INDEX_NOT_FOUND = 27
 """Server error code: there is no index of that name (MongoDB 4.4 to 8.2)."""
 
+MAX_TIME_EXPIRED = 50
+"""Server error code: a command took longer than it may (MongoDB 4.4 to 8.2)."""
+
 BAD_HINT = 2
 """Server error code BadValue: a hint names an index that does not exist (MongoDB 4.4 to 8.2)."""
 
@@ -150,10 +153,16 @@ class Find(Query[list[Document]]):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Query[list[Document]]):
-    """Run an aggregation pipeline to its end."""
+    """Run an aggregation pipeline to its end.
+
+    Attributes:
+        most_milliseconds: How long the server may take; None: as long as it takes. More is the
+            error `MAX_TIME_EXPIRED`.
+    """
 
     collection: str
     pipeline: Sequence[Document]
+    most_milliseconds: int | None = field(default=None, kw_only=True)
 
     def perform(self, database: Any) -> list[Document]:
         found: list[Document] = self._start(database[self.collection]).to_list()
@@ -164,7 +173,9 @@ class Aggregate(Query[list[Document]]):
         return found
 
     def _start(self, collection: Any) -> Any:
-        options = {"hint": self.hint} if self.hint else {}
+        options: dict[str, Any] = {"hint": self.hint} if self.hint else {}
+        if self.most_milliseconds is not None:
+            options["maxTimeMS"] = self.most_milliseconds
         return collection.aggregate(list(self.pipeline), batchSize=LARGEST_BATCH, **options)
 
 
@@ -308,12 +319,32 @@ class DropIndex(DatabaseCommand[None]):
 
 @dataclass(frozen=True, slots=True)
 class RunCommand(DatabaseCommand[Document]):
-    """Run a database command that has no verb of its own, e.g. ``collMod``."""
+    """Run a database command that has no verb of its own, e.g. ``collMod``.
+
+    Attributes:
+        on_admin: Whether the command is one of the database ``admin``.
+    """
 
     command: Document
+    on_admin: bool = False
 
     def issue(self, database: Any) -> Any:
-        return database.command(self.command)
+        return (database.client.admin if self.on_admin else database).command(self.command)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConcerns(Command[Document]):
+    """Tell how the database is read and written. No round trip."""
+
+    def perform(self, database: Any) -> Document:
+        return {
+            "read_preference": database.read_preference.mongos_mode,
+            "read_concern": database.read_concern.level,
+            "write_concern": database.write_concern.document,
+        }
+
+    async def aperform(self, database: Any) -> Document:
+        return self.perform(database)
 
 
 @dataclass(frozen=True, slots=True)

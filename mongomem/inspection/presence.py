@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mongomem.engine.commands import LARGEST_BATCH, RunCommand
-from mongomem.memory import MongoMemory
 
 DATA = ("checkpoints", "checkpoint_writes", "store_items", "cache_entries")
 """How the names of the collections that hold something end."""
@@ -28,11 +27,6 @@ class Presence:
     database: str
     own: tuple[str, ...]
     other_prefixes: tuple[str, ...]
-
-
-def presence_of(memory: MongoMemory) -> Presence:
-    """Look which collections a memory has, in one command."""
-    return memory._runners.run(presence(memory.saver._options.collections.prefix))
 
 
 async def presence(prefix: str) -> Presence:

@@ -1,8 +1,7 @@
 """Classes that a serializer did not revive while a value was read.
 
-LangGraph's serializers give plain data in the place of an object whose class they are not to call,
-and tell it by an event alone (langgraph.checkpoint.serde.event_hooks). A copy would keep the plain
-data for good, so such a checkpoint is left out instead.
+A copy would keep the plain data in the place of the object for good, so such a checkpoint is left
+out instead.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
-
+from mongomem.checkpoint.serde.default import unrevived_classes
 from mongomem.errors import InvalidInputError
 
 
@@ -22,19 +20,10 @@ def all_revived() -> Iterator[None]:
     Raises:
         InvalidInputError: At the end, names the classes.
     """
-    blocked: dict[str, None] = {}
-
-    def heard(event: SerdeEvent) -> None:
-        if event["kind"] == "msgpack_blocked":
-            blocked[f"{event['module']}.{event['name']}"] = None
-
-    unregister = register_serde_event_listener(heard)
-    try:
+    with unrevived_classes() as blocked:
         yield
-    finally:
-        unregister()
     if blocked:
         raise InvalidInputError(
-            f"it holds objects of {', '.join([*blocked][:3])}, whose module is not imported: "
+            f"it holds objects of {', '.join(blocked[:3])}, whose module is not imported: "
             "--import imports it"
         )

@@ -8,68 +8,83 @@ from datetime import datetime
 from typing import Any
 
 from mongomem.arguments import shown
-from mongomem.checkpoint.context import Context as SaverContext
-from mongomem.checkpoint.documents.collections import CHECKPOINT
+from mongomem.checkpoint.documents.config import identifier
+from mongomem.checkpoint.documents.fields import utc
 from mongomem.checkpoint.documents.thread import thread_query
-from mongomem.engine.commands import Aggregate, Document, Find
+from mongomem.engine.commands import Aggregate, Document, Find, slices
 from mongomem.errors import ThreadNotFoundError
+from mongomem.inspection.context import Context as InspectionContext
+from mongomem.inspection.inspector import Inspector
+from mongomem.inspection.sizes import ThreadSize, sizes_of
 from mongomem.memory import MongoMemory
 from mongomem.store.context import Context as StoreContext
 from mongomem.store.documents.item import BY_ID
 from mongomem.store.documents.namespace import Namespace, id_range
 from mongomem.user_data import threads_of
 
+SIZES_MILLISECONDS = 5_000
+"""How long the server may add up what the threads of a page hold."""
+
+PAGE_SIZE = 100
+"""Of how many threads that is added up at a time."""
+
 
 @dataclass(frozen=True, slots=True)
-class ThreadSize:
-    """How much there is of a thread.
+class ThreadToGo:
+    """A thread that is to be deleted.
 
     Attributes:
         thread_id: The thread.
-        checkpoints: How many checkpoints, hidden ones included.
-        writes: How many pending writes.
-        updated_at: When its newest checkpoint was stored; None where a deletion has begun.
+        updated_at: When its newest checkpoint was stored; None where a deletion broke off.
+        size: What it holds; None where that takes too long to add up.
     """
 
     thread_id: str
-    checkpoints: int
-    writes: int
     updated_at: datetime | None
+    size: ThreadSize | None
 
     def json(self) -> dict[str, Any]:
         """Return it as JSON."""
-        updated_at = None if self.updated_at is None else self.updated_at.isoformat()
-        return asdict(self) | {"updated_at": updated_at}
+        size = self.size
+        return {
+            "thread_id": self.thread_id,
+            "updated_at": self.updated_at and self.updated_at.isoformat(),
+            "checkpoints": size and size.checkpoints,
+            "pending_writes": size and size.writes,
+            "stored_bytes": size and size.stored,
+        }
 
 
-def sizes_of(memory: MongoMemory, thread_ids: Sequence[str]) -> list[ThreadSize]:
-    """Say how much there is of threads, also of those whose deletion broke off.
+def threads_to_go(memory: MongoMemory, thread_ids: Sequence[str]) -> list[ThreadToGo]:
+    """Say what threads hold, also those whose deletion broke off.
 
     Raises:
         ThreadNotFoundError: One is not there.
     """
-    run, context = memory.saver._runners.run, memory.saver._context()
-    found = [(one, run(_size(context, one))) for one in dict.fromkeys(thread_ids)]
-    if absent := [name for name, size in found if size is None]:
-        raise ThreadNotFoundError(f"there is no thread {', '.join(map(shown, absent))}")
-    return [size for _, size in found if size is not None]
+    context, run = Inspector(memory)._context(), memory.saver._runners.run
+    found: list[ThreadToGo] = []
+    for some in slices([*dict.fromkeys(thread_ids)], PAGE_SIZE):
+        found += run(_to_go(context, some))
+    return found
 
 
-async def _size(context: SaverContext, thread_id: str) -> ThreadSize | None:
-    own = {"thread_id": thread_id}
-    checkpoints = await _count(context.checkpoints, {"type": CHECKPOINT, **own})
-    writes = await _count(context.writes, own)
-    documents = await Find(context.checkpoints, thread_query(thread_id), limit=1)
-    updated_at = documents[0].get("updated_at") if documents else None
-    if not checkpoints and not writes and updated_at is None:
-        return None
-    is_time = isinstance(updated_at, datetime)
-    return ThreadSize(thread_id, checkpoints, writes, updated_at if is_time else None)
+async def _to_go(context: InspectionContext, thread_ids: Sequence[str]) -> list[ThreadToGo]:
+    query = {"$or": [thread_query(identifier("thread_id", one)) for one in thread_ids]}
+    documents = await Find(context.saver.checkpoints, query, {"thread_id": 1, "updated_at": 1})
+    sizes = await sizes_of(context, thread_ids, SIZES_MILLISECONDS)
+    times = {one["thread_id"]: one.get("updated_at") for one in documents}
+    held = {} if sizes is None else sizes
+    there = {one for one in thread_ids if times.get(one) is not None}
+    there |= {name for name, size in held.items() if size.checkpoints or size.writes}
+    if absent := [one for one in thread_ids if one not in there]:
+        raise ThreadNotFoundError(
+            f"there is no thread {', '.join(map(shown, absent))} in this database"
+        )
+    return [ThreadToGo(one, _time(times.get(one)), held.get(one)) for one in thread_ids]
 
 
-async def _count(collection: str, condition: Document, hint: str | None = None) -> int:
-    stages: list[Document] = [{"$match": condition}, {"$count": "count"}]
-    return sum(one["count"] for one in await Aggregate(collection, stages, hint=hint))
+def _time(value: object) -> datetime | None:
+    return utc(value) if isinstance(value, datetime) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +115,8 @@ def size_of_user(memory: MongoMemory, user_id: str) -> UserSize:
 
 async def items_below(context: StoreContext, namespace: Namespace) -> int:
     """Count the items below a namespace."""
-    return await _count(context.items, {"_id": id_range(namespace)}, BY_ID)
+    stages: list[Document] = [{"$match": {"_id": id_range(namespace)}}, {"$count": "items"}]
+    return sum(one["items"] for one in await Aggregate(context.items, stages, hint=BY_ID))
 
 
 @dataclass(slots=True)

@@ -1,7 +1,8 @@
 """Values to bytes to chunks, and back. Pure: no document, no command.
 
 serializer         a serializer, compression and a cipher as one: the content that is stored
-default            the serializer of a saver that is given none: deserializes data types only
+default            the serializer of a saver that is given none: deserializes data types only; which
+                   classes were not revived
 place_digest       what content is bound to, so that it is read in no other place
 channels           what of a checkpoint is stored: what its parent does not hold, inline or as
                    chunks

@@ -16,7 +16,8 @@ from __future__ import annotations
 import ipaddress
 import sys
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
@@ -28,6 +29,7 @@ from uuid import UUID
 from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde._msgpack import STRICT_MSGPACK_ENABLED
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from mongomem.arguments import shown
@@ -71,6 +73,28 @@ def default_serializer() -> JsonPlusSerializer:
         return serde
     serde._unpack_ext_hook = make_hook(ImportedDataTypes())
     return serde
+
+
+@contextmanager
+def unrevived_classes() -> Iterator[list[str]]:
+    """Give the list of the classes that are not revived while values are read, each once, as it
+    grows: ``"app.state.Note"``.
+
+    LangGraph's serializers give plain data in the place of an object whose class they are not to
+    call, and tell it by an event alone (langgraph.checkpoint.serde.event_hooks).
+    """
+    met: list[str] = []
+
+    def heard(event: SerdeEvent) -> None:
+        name = f"{event['module']}.{event['name']}"
+        if event["kind"] == "msgpack_blocked" and name not in met:
+            met.append(name)
+
+    unregister = register_serde_event_listener(heard)
+    try:
+        yield met
+    finally:
+        unregister()
 
 
 def checked_allowlist(allowlist: object) -> list[Any]:

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from mongomem.command_line.changes.durations import DURATION_METAVAR, duration_of
+from mongomem.command_line.changes.questions import counted
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.database import IndexOptions
 from mongomem.command_line.printout import Block, Table
 from mongomem.command_line.refusals import DONE, GOES_ON, Refusal
-from mongomem.command_line.upkeep.questions import counted
-from mongomem.command_line.upkeep.values import DURATION_METAVAR, duration_of
 from mongomem.memory import MongoMemory
 from mongomem.upkeep.preparation import Preparation, prepare, threads_unused_for
 

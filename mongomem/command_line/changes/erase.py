@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from mongomem.arguments import shown
+from mongomem.command_line.changes.questions import ask, counted, names
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.printout import Block
+from mongomem.command_line.queries.arguments import labels_of
 from mongomem.command_line.refusals import DONE, FAILED, GOES_ON, Refusal
-from mongomem.command_line.upkeep.questions import ask, counted, names
-from mongomem.command_line.upkeep.values import NAMESPACE_METAVAR, namespace_of
 from mongomem.upkeep.removals import UserSize, size_of_user
 from mongomem.user_data import Erased
 from mongomem.user_labels import user_namespace
@@ -35,7 +35,7 @@ def erase(
     namespace: Annotated[
         str | None,
         typer.Option(
-            metavar=NAMESPACE_METAVAR,
+            metavar="NAMESPACE",
             help="Where the memories of this user are. [default: the user]",
         ),
     ] = None,
@@ -63,7 +63,7 @@ def _options(user: str, user_key: str | None, namespace: str | None) -> dict[str
     """Return the options of the memory that say where things of a user are."""
     options: dict[str, Any] = {} if user_key is None else {"user_key": user_key}
     if namespace is not None:
-        own = namespace_of("--namespace", namespace)
+        own = labels_of(namespace)
         # No other user has it: where the memories of all stood in one namespace, all would go.
         options["user_namespace"] = lambda one: own if one == user else user_namespace(one)
     return options

@@ -16,11 +16,11 @@ import typer
 from mongomem.arguments import shown
 from mongomem.backup.exports import Export, Exported
 from mongomem.backup.selection import Selection
+from mongomem.command_line.changes.questions import MOST_LINES, counted
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.printout import progress
+from mongomem.command_line.queries.arguments import labels_of
 from mongomem.command_line.refusals import DONE, FAILED, Failure, Refusal
-from mongomem.command_line.upkeep.questions import MOST_LINES, counted
-from mongomem.command_line.upkeep.values import NAMESPACE_METAVAR, namespaces_of
 from mongomem.memory import MongoMemory
 
 PIPE = "-"
@@ -40,9 +40,7 @@ def export(
     ] = None,
     namespace: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar=NAMESPACE_METAVAR, help="The items below this namespace. Can be repeated."
-        ),
+        typer.Option(metavar="NAMESPACE", help="The items below this namespace. Can be repeated."),
     ] = None,
     yes: Yes = False,
 ) -> None:
@@ -53,7 +51,7 @@ def export(
     """
     if file == PIPE and run.as_json:
         raise Refusal("--json and the file - would share the standard output: name a file")
-    spaces = namespaces_of("--namespace", namespace)
+    spaces = [labels_of(one) for one in namespace or ()]
     selection = Selection(thread or [], user or [], spaces)
     memory = run.open()
     if file == PIPE:

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from mongomem.arguments import shown
+from mongomem.command_line.changes.durations import DURATION_METAVAR, duration_of
+from mongomem.command_line.changes.questions import ask, counted, first_rows
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.printout import Block, Table, progress
+from mongomem.command_line.queries.texts import bytes_text, cell, count_text, time_text
 from mongomem.command_line.refusals import DONE, GOES_ON, Refusal
-from mongomem.command_line.upkeep.questions import ask, counted, first_rows
-from mongomem.command_line.upkeep.values import DURATION_METAVAR, duration_of
 from mongomem.memory import MongoMemory
-from mongomem.upkeep.removals import ThreadSize, sizes_of
+from mongomem.upkeep.removals import ThreadToGo, threads_to_go
 
 
 @command(GOES_ON)
@@ -44,60 +44,59 @@ def delete(
     if idle is not None:
         found = memory.saver.delete_idle_threads(idle, dry_run=True)
         threads = [one.thread_id for one in found]
-    sizes = sizes_of(memory, threads or [])
-    answer = run.answer = DeleteAnswer(sizes, dry_run=dry_run)
-    if dry_run or not sizes:
-        return
-    thread = counted(len(sizes), "thread")
-    ask(run, answer, f"Delete {thread} with {counted(answer.checkpoints, 'checkpoint')}?", yes=yes)
-    _delete(memory, answer)
+    run.answer = answer = DeleteAnswer(threads_to_go(memory, threads or []), dry_run)
+    if answer.threads and not dry_run:
+        ask(run, answer, f"Delete {answer.what}?", yes=yes)
+        _delete(memory, answer)
 
 
 def _delete(memory: MongoMemory, answer: DeleteAnswer) -> None:
-    with progress(lambda: f"{len(answer.deleted)} of {len(answer.sizes)} threads") as tell:
-        for one in answer.sizes:
+    with progress(lambda: f"{len(answer.deleted)} of {len(answer.threads)} threads") as tell:
+        for one in answer.threads:
             memory.saver.delete_thread(one.thread_id)
             answer.deleted.append(one.thread_id)
             tell()
+
+
+COLUMNS = ("thread", "updated (UTC)", ">checkpoints", ">writes", ">stored")
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteAnswer:
     """What is deleted, and how far that is done."""
 
-    sizes: Sequence[ThreadSize]
+    threads: Sequence[ThreadToGo]
     dry_run: bool
     deleted: list[str] = field(default_factory=list)
 
     exit_code = DONE
 
     @property
-    def checkpoints(self) -> int:
-        return sum(one.checkpoints for one in self.sizes)
+    def what(self) -> str:
+        """What goes."""
+        checkpoints = sum(one.size.checkpoints for one in self.threads if one.size is not None)
+        thread = counted(len(self.threads), "thread")
+        return f"{thread} with {counted(checkpoints, 'checkpoint')}"
 
     def json(self) -> dict[str, Any]:
-        threads = [one.json() for one in self.sizes]
+        threads = [one.json() for one in self.threads]
         return {"dry_run": self.dry_run, "threads": threads, "deleted": self.deleted}
 
     def text(self) -> Iterator[Block]:
-        rows = [
-            (
-                shown_id(one.thread_id),
-                str(one.checkpoints),
-                str(one.writes),
-                "" if one.updated_at is None else f"{one.updated_at:%Y-%m-%d %H:%M}",
-            )
-            for one in self.sizes
-        ]
         if not self.deleted:
-            yield from first_rows(Table(["thread", ">checkpoints", ">writes", "updated"], rows))
-        if not self.dry_run and (self.deleted or not self.sizes):
+            yield from first_rows(Table(COLUMNS, [_row(one) for one in self.threads]))
+        if self.dry_run:
+            yield f"{self.what} would go"
+        elif self.deleted or not self.threads:
             yield f"deleted {counted(len(self.deleted), 'thread')}"
-        elif self.dry_run:
-            thread = counted(len(self.sizes), "thread")
-            yield f"{thread} would go, with {counted(self.checkpoints, 'checkpoint')}"
 
 
-def shown_id(thread_id: str) -> str:
-    """Return an id as it is, where it can be seen as such."""
-    return thread_id if thread_id.strip() == thread_id and thread_id else shown(thread_id)
+def _row(one: ThreadToGo) -> list[str]:
+    size = one.size
+    return [
+        cell(one.thread_id),
+        "" if one.updated_at is None else time_text(one.updated_at),
+        count_text(None if size is None else size.checkpoints),
+        count_text(None if size is None else size.writes),
+        bytes_text(None if size is None else size.stored),
+    ]

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from mongomem.backup.selection import every_thread_id
+from mongomem.command_line.changes.durations import DURATION_METAVAR, duration_of
+from mongomem.command_line.changes.questions import ask, counted, first_rows
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.printout import Block, Table, progress
+from mongomem.command_line.queries.texts import cell
 from mongomem.command_line.refusals import DONE, GOES_ON, Refusal
-from mongomem.command_line.upkeep.delete import shown_id
-from mongomem.command_line.upkeep.questions import ask, counted, first_rows
-from mongomem.command_line.upkeep.values import DURATION_METAVAR, duration_of
-from mongomem.upkeep.removals import Pruned, Pruning, sizes_of
+from mongomem.upkeep.removals import Pruned, Pruning, threads_to_go
 
 KEEP_LATEST, DELETE = "keep_latest", "delete"
 
@@ -54,7 +54,7 @@ def prune(
     age = duration_of("--older-than", older_than)
     rule: dict[str, Any] = {"strategy": strategy, "keep_last": keep_last, "older_than": age}
     memory = run.open()
-    named = [one.thread_id for one in sizes_of(memory, threads or [])]
+    named = [one.thread_id for one in threads_to_go(memory, threads or [])]
     pruning = Pruning(memory, rule)
     if dry_run or not yes:
         _count_and_ask(run, pruning, named, dry_run=dry_run)
@@ -102,6 +102,6 @@ class PruneAnswer:
 
     def text(self) -> Iterator[Block]:
         report = self.report
-        rows = [(shown_id(one), str(removed), str(hid)) for one, removed, hid in report.first]
+        rows = [(cell(one), str(removed), str(hid)) for one, removed, hid in report.first]
         yield from first_rows(Table(["thread", ">removed", ">hidden"], rows))
         yield f"{self.what} would go" if self.dry_run else f"removed {self.what}"

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from mongomem.command_line.changes.questions import counted
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.refusals import DONE, GOES_ON
-from mongomem.command_line.upkeep.questions import counted
 from mongomem.upkeep.sharding import Sharding
 
 

@@ -1,9 +1,8 @@
-"""Durations and namespaces, as options say them."""
+"""Durations, as options say them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from datetime import timedelta
 
 from mongomem.arguments import shown
@@ -14,8 +13,6 @@ UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)([mhdw])")
 
 DURATION_METAVAR = "TIME"
-
-NAMESPACE_METAVAR = "LABEL.LABEL"
 
 
 def duration_of(option: str, text: str | None) -> timedelta | None:
@@ -37,23 +34,3 @@ def duration_of(option: str, text: str | None) -> timedelta | None:
             f"{shown(text)}"
         )
     return time
-
-
-def namespace_of(option: str, text: str) -> tuple[str, ...]:
-    """Return the namespace whose labels an option joins by periods: no label of LangGraph holds
-    one.
-
-    Raises:
-        Refusal: A label is empty.
-    """
-    labels = tuple(text.split("."))
-    if not all(labels):
-        raise Refusal(
-            f"{option} takes labels joined by periods, such as ada.memories, not {shown(text)}"
-        )
-    return labels
-
-
-def namespaces_of(option: str, texts: Iterable[str] | None) -> list[tuple[str, ...]]:
-    """Return the namespaces that an option names, which can be repeated."""
-    return [namespace_of(option, text) for text in texts or ()]

@@ -13,12 +13,12 @@ import typer
 
 from mongomem.arguments import shown
 from mongomem.backup.imports import Import, ImportReport
+from mongomem.command_line.changes.export import PIPE
+from mongomem.command_line.changes.questions import MOST_LINES
 from mongomem.command_line.command import Run, command
 from mongomem.command_line.database import IndexOptions
 from mongomem.command_line.printout import progress
 from mongomem.command_line.refusals import DONE, FAILED, GOES_ON, Failure, Refusal
-from mongomem.command_line.upkeep.export import PIPE
-from mongomem.command_line.upkeep.questions import MOST_LINES
 from mongomem.errors import InvalidInputError
 from mongomem.migration.report import Count
 

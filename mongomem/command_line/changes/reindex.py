@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from mongomem.command_line.changes.questions import MOST_LINES, counted
 from mongomem.command_line.command import Run, command
 from mongomem.command_line.database import IndexOptions
 from mongomem.command_line.printout import progress
 from mongomem.command_line.refusals import DONE, FAILED, GOES_ON, Refusal
-from mongomem.command_line.upkeep.questions import MOST_LINES, counted
 from mongomem.errors import ReindexError
 from mongomem.memory import MongoMemory
 from mongomem.store.plans.reindex import reindex as reindex_plan

@@ -1,6 +1,6 @@
 """The commands that change what is stored, and those that move it.
 
-    values      durations and namespaces, as options say them
+    durations   times as options say them
     questions   what is told before something is destroyed
     setup       indexes, migrations, time to live
     delete      threads

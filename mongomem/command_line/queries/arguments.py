@@ -1,0 +1,92 @@
+"""What options of these commands mean: times, filters, namespaces, bounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from mongomem.command_line.refusals import Refusal
+from mongomem.inspection.plain_values import WHOLE, Bounds
+
+Limit: TypeAlias = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="How many at most.")]
+
+Filters: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter",
+        metavar="KEY=VALUE",
+        help="Only what contains that; a value is JSON, or else a text. Can be repeated.",
+    ),
+]
+
+Full: TypeAlias = Annotated[
+    bool, typer.Option("--full", help="Values as a whole, however long they are.")
+]
+
+ThreadId: TypeAlias = Annotated[str, typer.Argument(metavar="THREAD", help="The id of a thread.")]
+
+CheckpointNamespace: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--checkpoint-ns", metavar="NAMESPACE", help="The checkpoint namespace of a subgraph."
+    ),
+]
+
+
+BOUNDED = Bounds()
+"""How much of a value is told unless --full is said."""
+
+
+def bounds_of(full: bool, bounded: Bounds = BOUNDED) -> Bounds:
+    """Return how much of a value is told."""
+    return WHOLE if full else bounded
+
+
+def filter_of(given: Iterable[str] | None) -> dict[str, Any]:
+    """Return what is to be contained.
+
+    Raises:
+        Refusal: One has no ``=``.
+    """
+    wanted: dict[str, Any] = {}
+    for one in given or ():
+        key, separator, value = one.partition("=")
+        if not separator or not key:
+            raise Refusal(f"--filter takes KEY=VALUE, such as source=loop, not {one!r}")
+        wanted[key] = _value(value)
+    return wanted
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def before_of(given: str | None) -> datetime | str | None:
+    """Return a time, in UTC where it says nothing else; what is none is the id of a thread."""
+    if given is None:
+        return None
+    try:
+        # Python 3.10 reads no "Z".
+        moment = datetime.fromisoformat(given[:-1] + "+00:00" if given.endswith("Z") else given)
+    except ValueError:
+        return given
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
+
+
+def labels_of(namespace: str | None) -> tuple[str, ...]:
+    """Return the labels of a namespace, which are joined by dots: no label holds one.
+
+    Raises:
+        Refusal: A label is empty.
+    """
+    labels = tuple(namespace.split(".")) if namespace else ()
+    if not all(labels):
+        raise Refusal(f"a namespace is labels joined by dots, such as ada.memories: {namespace!r}")
+    return labels

@@ -120,8 +120,17 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("inspection", "checkpoint", "store", "cache", "memory", "display"),
         *("engine.clock", "engine.commands", "schema"),
     },
+    "backup": {
+        *("backup", "checkpoint", "store", "transfer", "migration", "memory", "user_data"),
+        "engine.commands",
+    },
+    "upkeep": {
+        *("upkeep", "inspection", "checkpoint", "store", "memory", "user_data", "schema"),
+        "engine.commands",
+    },
     "command_line": {
         *("command_line", "inspection", "migration", "memory", "local_server.server"),
+        *("backup", "upkeep", "user_data", "user_labels", "store.plans.reindex"),
         *("checkpoint.saver", "checkpoint.serde.default", "store.store", "display"),
         *("engine.client_context", "engine.commands", "schema.names"),
     },
@@ -138,7 +147,7 @@ The cache knows of the saver what makes bytes of values, and nothing of the stor
 
 BELOW_THE_ENGINE = (
     *("checkpoint.", "store.", "cache.", "schema.", "transfer.", "migration.", "inspection."),
-    *("user_data", "user_labels"),
+    *("backup.", "upkeep.", "user_data", "user_labels"),
 )
 """What knows no client, no event loop and no thread: plans of commands, and what is pure."""
 

@@ -102,17 +102,23 @@ class Export:
         outline = run(thread_outline(context, thread_id))
         if outline is None:
             return
-        gathered, written = ThreadJson(context), set[str | bytes]()
+        written = self._checkpoints(context, outline)
+        if written:
+            self._write({"thread_end": {"thread_id": thread_id, "checkpoints": len(written)}})
+            self.report.threads += 1
+        self._name_damaged(outline, [one for one in outline.ids if one not in written])
+
+    def _checkpoints(self, context: Context, outline: Outline) -> set[str | bytes]:
+        """Write the checkpoints of a thread; return the `_id` of each."""
+        run, gathered = self.memory.saver._runners.run, ThreadJson(context)
+        written = set[str | bytes]()
         for ids in slices(outline.ids, PAGE_SIZE):
             for stored, writes in run(checkpoint_page(context, outline, ids)):
                 run(gathered.add(stored, writes))
                 if gathered.checkpoints:
                     self._checkpoint(gathered, begins=None if written else outline)
                     written.add(checkpoint_doc_id(stored.ref))
-        if written:
-            self._write({"thread_end": {"thread_id": thread_id, "checkpoints": len(written)}})
-            self.report.threads += 1
-        self._name_damaged(outline, [one for one in outline.ids if one not in written])
+        return written
 
     def _checkpoint(self, gathered: ThreadJson, begins: Outline | None) -> None:
         """Write the checkpoint that was gathered, behind its pieces."""

@@ -15,6 +15,7 @@ from mongomem.arguments import shown
 from mongomem.backup.given_lines import thread_lines
 from mongomem.backup.lines import Line, read_lines
 from mongomem.backup.page_sizes import PAGE_BYTES
+from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.plans.setup import ensure_setup
 from mongomem.errors import InvalidInputError
 from mongomem.memory import MongoMemory
@@ -135,18 +136,14 @@ class Import:
 
     def _store_thread(self, thread: GivenThread) -> None:
         run, context = self.memory.saver._runners.run, self.memory.saver._context()
-        before = run(living_document(context, thread.thread_id))
         stored = run(stored_parts(context, thread.thread_id))
-        given = thread.checkpoints()
-        if stored.checkpoints and not any(stored.has(one.ref) for one in given):
+        if stored.checkpoints and not any(stored.has(one.ref) for one in thread.given):
             self.report.left_out.add([LeftOut(f"thread {shown(thread.thread_id)}", ANOTHER)])
-        elif given:
-            run(check_thread(context, thread, {}, before, stored))
-            run(ensure_setup(context))
-            run(import_thread(context, thread, {}, before, stored))
+        elif thread.given:
+            run(import_checked(context, thread, stored))
             self._count(thread, stored)
         self.report.threads += 1
-        self.report.checkpoints.found += len(given)
+        self.report.checkpoints.found += len(thread.given)
         self.tell()
 
     def _count(self, thread: GivenThread, stored: Stored) -> None:
@@ -174,3 +171,15 @@ class Import:
         self.report.items.copied += stored
         self.report.items.present += len(given) - stored
         self.tell()
+
+
+async def import_checked(context: Context, thread: GivenThread, stored: Stored) -> None:
+    """Check what is not there of a thread, and store it.
+
+    Raises:
+        InvalidInputError: It cannot be imported. Nothing of the thread was stored.
+    """
+    before = await living_document(context, thread.thread_id)
+    await check_thread(context, thread, {}, before, stored)
+    await ensure_setup(context)
+    await import_thread(context, thread, {}, before, stored)

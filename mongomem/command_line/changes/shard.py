@@ -11,7 +11,7 @@ import typer
 from mongomem.command_line.changes.questions import counted
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.refusals import DONE, GOES_ON
-from mongomem.upkeep.sharding import Sharding
+from mongomem.upkeep.shard_keys import Sharding
 
 
 @command(GOES_ON)

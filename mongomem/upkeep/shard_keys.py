@@ -26,7 +26,7 @@ from typing import Any
 
 from mongomem.engine.commands import CreateIndexes, Document, RunAdminCommand, RunCommand
 from mongomem.errors import ConfigurationError
-from mongomem.inspection.presence import presence_of
+from mongomem.inspection.inspector import Inspector
 from mongomem.memory import MongoMemory
 
 ROUTER = "isdbgrid"
@@ -65,7 +65,8 @@ class Sharding:
             (memory.store._context().items, {"path": 1, "_id": 1}),
             (memory.cache._context().entries, BY_ID),
         ]
-        return cls(presence_of(memory).database, tuple(ShardedCollection(*row) for row in rows))
+        name = Inspector(memory).presence().database
+        return cls(name, tuple(ShardedCollection(*row) for row in rows))
 
     def lines(self) -> Iterator[str]:
         """Give the commands as ``mongosh`` takes them."""

@@ -1,0 +1,557 @@
+"""The commands that change what is stored: what they print, their exit codes, pipes, terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from mongomem import LocalServer, MongoMemory, MongoSaver
+from support.backups import filled, items_of, threads_of
+from support.command_line import command, lines_of, mongomem, printed_json
+from support.databases import drop
+from support.migrations import GRAPHS, assert_same_threads, config_of
+from support.waits import HANG_SECONDS
+
+NO_ONE = "Say --yes to do it; nothing was done\n"
+
+
+@pytest.fixture
+def memory(mongo_client: MongoClient, database_name: str) -> MongoMemory:
+    return filled(MongoMemory(mongo_client, database_name))
+
+
+@pytest.fixture
+def here(mongo_uri: str, database_name: str) -> list[str]:
+    """The options that name the database."""
+    return ["--uri", mongo_uri, "--db", database_name]
+
+
+@pytest.fixture
+def target(mongo_client: MongoClient, database_name: str) -> Iterator[str]:
+    """A second database."""
+    name = f"{database_name}_to"
+    yield name
+    drop(mongo_client, name)
+
+
+def ids_of(memory: MongoMemory) -> set[str]:
+    return {one.thread_id for one in threads_of(memory)}
+
+
+def test_setup(
+    mongo_client: MongoClient,
+    database_name: str,
+    here: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ran = mongomem("setup", *here)
+    assert (ran.stderr, ran.returncode) == ("", 0)
+    done = [line.split() for line in ran.stdout.splitlines()]
+    assert done[0] == ["done", "collection", "index", "expires"]
+    assert ["created", "mongomem_checkpoints", "history"] in done
+    assert ["created", "mongomem_store_items", "by_expiry", "at", "its", "time"] in done
+    assert lines_of(capsys, tmp_path, "setup", *here) == (0, "all 19 indexes are there\n", "")
+
+    memory = MongoMemory(mongo_client, database_name)
+    GRAPHS["asking"](memory.saver).invoke({"topic": "x"}, config_of("asking"))
+    code, out, _ = lines_of(capsys, tmp_path, "setup", *here, "--thread-ttl", "30d", "--json")
+    told = json.loads(out)
+    assert (code, told["indexes"], told["migrated"]) == (0, 21, {})
+    assert [one["expire_after_seconds"] for one in told["changes"]] == [33 * 24 * 3600] * 2
+    code, out, _ = lines_of(capsys, tmp_path, "setup", *here, "--thread-ttl", "60d")
+    assert [line.split()[0] for line in out.splitlines()] == ["done", "changed", "changed"]
+    assert lines_of(capsys, tmp_path, "setup", *here)[1] == "all 21 indexes are there\n"
+    code, out, _ = lines_of(capsys, tmp_path, "setup", *here, "--thread-ttl", "never")
+    assert [line.split()[0] for line in out.splitlines()] == ["done", "dropped", "dropped"]
+
+
+def test_a_time_to_live_that_ends_threads_at_once(
+    mongo_client: MongoClient,
+    database_name: str,
+    memory: MongoMemory,
+    here: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ["setup", *here, "--thread-ttl", "0.00001m"]
+    code, _, error = lines_of(capsys, tmp_path, *asked)
+    assert (code, error) == (
+        2,
+        "mongomem: 8 threads were not used for that long, and will be deleted. Go on? " + NO_ONE,
+    )
+    names = [
+        one["name"] for one in mongo_client[database_name]["mongomem_checkpoints"].list_indexes()
+    ]
+    assert "expiry" not in names
+    assert len(threads_of(memory)) == 8
+
+
+def test_delete(
+    memory: MongoMemory, here: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["delete", *here, "chat", "odd"]
+    refused = mongomem(*asked)
+    assert refused.returncode == 2
+    assert refused.stderr == f"mongomem: Delete 2 threads with 7 checkpoints? {NO_ONE}"
+    code, out, _ = lines_of(capsys, tmp_path, *asked, "--dry-run")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[0] == ["thread", "updated", "(UTC)", "checkpoints", "writes", "stored"]
+    assert [(row[0], *row[3:5]) for row in rows[1:3]] == [("chat", "6", "6"), ("odd", "1", "0")]
+    assert out.endswith("2 threads with 7 checkpoints would go\n")
+    assert len(threads_of(memory)) == 8
+
+    ran = mongomem(*asked, "--yes", "--json")
+    told = printed_json(ran)
+    assert (ran.stderr, ran.returncode, told["exit_code"], told["error"]) == ("", 0, 0, None)
+    assert told["deleted"] == ["chat", "odd"]
+    assert told["threads"][0]["checkpoints"] == 6
+    assert len(threads_of(memory)) == 6
+    code, out, error = lines_of(capsys, tmp_path, *asked, "nested", "--yes")
+    line = "mongomem: there is no thread 'chat', 'odd' in this database\n"
+    assert (code, out, error) == (1, "", line)
+    assert len(threads_of(memory)) == 6
+
+
+def test_delete_of_idle_threads(
+    mongo_client: MongoClient,
+    database_name: str,
+    memory: MongoMemory,
+    here: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ["delete", *here, "--idle-for", "4w", "--yes"]
+    assert lines_of(capsys, tmp_path, *asked) == (0, "deleted 0 threads\n", "")
+    mongo_client[database_name]["mongomem_checkpoints"].update_many(
+        {"type": "thread", "thread_id": {"$in": ["odd", "chat"]}},
+        [{"$set": {"updated_at": {"$subtract": ["$updated_at", 30 * 24 * 3600 * 1000]}}}],
+    )
+    assert lines_of(capsys, tmp_path, *asked) == (0, "deleted 2 threads\n", "")
+    assert not ids_of(memory) & {"odd", "chat"}
+
+
+def test_prune(
+    memory: MongoMemory, here: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, error = lines_of(capsys, tmp_path, "prune", *here, "--all")
+    assert (code, error) == (2, f"mongomem: Remove old checkpoints of all threads? {NO_ONE}")
+    before = {one.thread_id: one.checkpoint_count for one in threads_of(memory)}
+    ran = mongomem("prune", *here, "--all", "--dry-run", "--json")
+    told = printed_json(ran)
+    assert (ran.returncode, ran.stderr, told["dry_run"], told["threads"]) == (0, "", True, 8)
+    assert {one.thread_id: one.checkpoint_count for one in threads_of(memory)} == before
+    dry = memory.saver.prune([*before], dry_run=True)
+    assert told["removed"] == sum(len(one.removed) for one in dry)
+    assert {one["thread_id"]: one["removed"] for one in told["first"]} == {
+        one.thread_id: len(one.removed) for one in dry if one.removed
+    }
+
+    code, out, _ = lines_of(capsys, tmp_path, "prune", *here, "chat", "--keep-last", "2", "--yes")
+    assert (code, out.splitlines()[-1]) == (0, "removed 4 checkpoints of 1 thread")
+    code, out, _ = lines_of(
+        capsys, tmp_path, "prune", *here, "--all", "--older-than", "1h", "--yes"
+    )
+    assert (code, out) == (0, "removed 0 checkpoints of 0 threads\n")
+    state = GRAPHS["forked"](memory.saver).get_state(config_of("forked"))
+    ran = mongomem("prune", *here, "--all", "--yes")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert GRAPHS["forked"](memory.saver).get_state(config_of("forked")).values == state.values
+    assert lines_of(capsys, tmp_path, "prune", *here, "--all", "--yes")[1] == (
+        "removed 0 checkpoints of 0 threads\n"
+    )
+
+
+def test_erase(
+    memory: MongoMemory, here: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = ids_of(memory) - {"chat", "odd"}
+    code, out, error = lines_of(capsys, tmp_path, "erase", *here, "ada")
+    assert (code, error) == (
+        2,
+        f"mongomem: Erase 2 threads and 2 memories of user 'ada'? {NO_ONE}",
+    )
+    assert out == "user 'ada' has 2 threads and 2 memories\nthreads: odd, chat\n"
+    told = json.loads(lines_of(capsys, tmp_path, "erase", *here, "ada", "--dry-run", "--json")[1])
+    assert (told["threads"], told["memories"], told["erased"]) == (["odd", "chat"], 2, False)
+    ran = mongomem("erase", *here, "ada", "--yes")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == "erased 2 threads and 2 memories of user 'ada'\nthreads: odd, chat\n"
+    assert ids_of(memory) == others
+    assert {space[0] for space, _ in items_of(memory)} == {"ben", "docs"}
+    again = lines_of(capsys, tmp_path, "erase", *here, "ada", "--yes")
+    assert again == (0, "erased 0 threads and 0 memories of user 'ada'\n", "")
+    asked = ["erase", *here, "9", "--user-key", "customer", "--namespace", "docs.a", "--yes"]
+    assert "0 threads and 1 memory" in lines_of(capsys, tmp_path, *asked)[1]
+    assert {space[0] for space, _ in items_of(memory)} == {"ben"}
+
+
+def test_erase_of_threads_that_do_not_say_whose_they_are(
+    mongo_client: MongoClient,
+    database_name: str,
+    memory: MongoMemory,
+    here: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mongo_client[database_name]["mongomem_checkpoints"].update_one(
+        {"type": "thread", "thread_id": "nested"}, {"$set": {"members": 7}}
+    )
+    code, out, error = lines_of(capsys, tmp_path, "erase", *here, "ada", "--yes")
+    assert (code, error) == (1, "")
+    assert out.splitlines()[-1] == (
+        "1 thread cannot be read, or had too many users to name all, and may be of this user too: "
+        "nested"
+    )
+
+
+def test_reindex(
+    memory: MongoMemory, here: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, error = lines_of(capsys, tmp_path, "reindex", *here)
+    assert (code, out) == (2, "")
+    assert error.startswith("mongomem: say what embeds by --embed and --dims")
+    asked = ["reindex", *here, "--embed", "local", "--dims", "64", "--field", "text"]
+    ran = mongomem(*asked)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == "made the vectors of 5 items\n"
+    code, out, _ = lines_of(capsys, tmp_path, *asked, "--json")
+    told = json.loads(out)
+    assert (code, told["changed"], told["rejected"], told["finished"]) == (0, 0, {}, True)
+    assert lines_of(capsys, tmp_path, *asked, "--force")[1] == "made the vectors of 5 items\n"
+    other = ["reindex", *here, "--embed", "local", "--dims", "128"]
+    assert lines_of(capsys, tmp_path, *other)[0] == 0
+    memory.store.put(("ada",), "new", {"text": "x"})
+
+
+def test_reindex_of_damaged_items(
+    mongo_client: MongoClient,
+    database_name: str,
+    memory: MongoMemory,
+    here: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mongo_client[database_name]["mongomem_store_items"].update_one(
+        {"key": "name"}, {"$set": {"value": 3}}
+    )
+    asked = ["reindex", *here, "--embed", "local", "--dims", "64"]
+    code, out, error = lines_of(capsys, tmp_path, *asked)
+    assert (code, error) == (1, "")
+    first, rejected = out.splitlines()
+    assert first == "made the vectors of 4 items"
+    assert rejected.startswith("left as it was: 'name' in ('ada',): damaged: ")
+
+
+def test_export_and_import(
+    memory: MongoMemory,
+    mongo_client: MongoClient,
+    mongo_uri: str,
+    here: list[str],
+    target: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "all.jsonl"
+    ran = mongomem("export", *here, str(file))
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("exported 8 threads with ")
+    assert [one.name for one in tmp_path.iterdir()] == ["all.jsonl"]
+    if sys.platform != "win32":
+        assert file.stat().st_mode & 0o077 == 0
+    there = ["--uri", mongo_uri, "--db", target]
+    ran = mongomem("import", *there, str(file), "--json")
+    told = printed_json(ran)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (told["threads"], told["items"]["copied"], told["error"]) == (8, 5, None)
+    new = MongoMemory(mongo_client, target)
+    assert threads_of(new) == threads_of(memory)
+    assert items_of(new) == items_of(memory)
+    assert_same_threads(memory.saver, new.saver)
+    count = told["checkpoints"]["found"]
+    code, out, _ = lines_of(capsys, tmp_path, "import", *there, str(file))
+    assert (code, out) == (
+        0,
+        (
+            f"threads      8\ncheckpoints  {count}: 0 stored, {count} there before\n"
+            "items        5: 0 stored, 5 there before\n"
+        ),
+    )
+    code, out, error = lines_of(capsys, tmp_path, "export", *here, str(file))
+    assert (code, out) == (2, "")
+    assert error == f"mongomem: Replace the file {str(file)!r}? {NO_ONE}"
+    some = ["--thread", "odd", "--namespace", "ada.memories", "--yes"]
+    code, out, _ = lines_of(capsys, tmp_path, "export", *here, str(file), *some)
+    assert (code, out) == (0, "exported 1 thread with 1 checkpoint, 1 item\n")
+
+
+def test_through_a_pipe(
+    memory: MongoMemory, mongo_client: MongoClient, mongo_uri: str, here: list[str], target: str
+) -> None:
+    words, options = command(["export", *here, "-", "--user", "ada"])
+    with subprocess.Popen(words, stdout=subprocess.PIPE, **options) as writer:
+        words, options = command(["import", "--uri", mongo_uri, "--db", target, "-"])
+        ran = subprocess.run(
+            words, stdin=writer.stdout, capture_output=True, timeout=HANG_SECONDS, **options
+        )
+    assert (ran.returncode, ran.stderr, writer.returncode) == (0, b"", 0)
+    new = MongoMemory(mongo_client, target)
+    assert ids_of(new) == {"chat", "odd"}
+    for name in ids_of(new):
+        assert [*new.saver.list(config_of(name))] == [*memory.saver.list(config_of(name))]
+
+
+def test_an_export_whose_reader_goes_away(memory: MongoMemory, here: list[str]) -> None:
+    words, options = command(["export", *here, "-"])
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == (
+            "mongomem: what reads the export has ended before it: it is not whole\n"
+        )
+        assert process.wait(HANG_SECONDS) == 1
+
+
+@pytest.mark.parametrize("name", ["setup", "delete", "prune", "erase", "shard"])
+def test_a_reader_that_goes_away(name: str, memory: MongoMemory, here: list[str]) -> None:
+    more = {"delete": ["odd", "--yes"], "prune": ["--all", "--yes"], "erase": ["ada", "--yes"]}
+    words, options = command([name, *here, *more.get(name, [])])
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert (process.stderr.read(), process.wait(HANG_SECONDS)) == ("", 0)
+    left = {"delete": 7, "erase": 6}
+    assert len(threads_of(memory)) == left.get(name, 8)
+
+
+def test_shard(here: list[str], database_name: str, memory: MongoMemory) -> None:
+    ran = mongomem("shard", *here)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines()[0] == f'sh.enableSharding("{database_name}")'
+    assert (
+        f'sh.shardCollection("{database_name}.mongomem_checkpoints", {{"thread_id": "hashed"}})'
+        in ran.stdout.splitlines()
+    )
+    ran = mongomem("shard", *here, "--run", "--yes", "--json")
+    told = printed_json(ran)
+    assert (ran.returncode, told["exit_code"]) == (1, 1)
+    assert ran.stderr == (
+        "mongomem: the server is no mongos, and only that of a sharded cluster can shard: without "
+        "--run the commands are printed and not issued\n"
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
+@pytest.mark.parametrize(
+    ("answer", "code", "left"), [(b"y\n", 0, 7), (b"n\n", 2, 8), (b"\x03", 130, 8)]
+)
+def test_a_question_on_a_terminal(
+    answer: bytes, code: int, left: int, memory: MongoMemory, here: list[str]
+) -> None:
+    parent, child = pty.openpty()
+    words, options = command(["delete", *here, "chat"])
+    options["env"] |= {"TERM": "dumb", "COLUMNS": "200"}
+    with subprocess.Popen(
+        words, stdin=child, stdout=child, stderr=child, start_new_session=True, **options
+    ) as process:
+        os.close(child)
+        said = b""
+        while b"[y/N]" not in said:
+            said += os.read(parent, 4096)
+        assert b"chat" in said
+        assert b"Delete 1 thread with 6 checkpoints?" in said
+        if answer == b"\x03":
+            process.send_signal(2)
+        else:
+            os.write(parent, answer)
+        while True:
+            try:
+                more = os.read(parent, 4096)
+            except OSError:
+                break
+            if not more:
+                break
+            said += more
+        assert process.wait(HANG_SECONDS) == code
+    os.close(parent)
+    assert len(threads_of(memory)) == left
+    assert b"Traceback" not in said
+
+
+WRONG: list[tuple[str, int, str]] = [
+    ("delete", 2, "name threads, or --idle-for TIME: one of them"),
+    ("delete x --idle-for 3d", 2, "name threads, or --idle-for TIME: one of them"),
+    (
+        "delete --idle-for soon",
+        2,
+        "--idle-for takes a time such as 30m, 12h, 90d or 4w (minutes, hours, days, weeks), not 's",
+    ),
+    ("delete --idle-for 999999999999d", 2, "--idle-for takes a time such as"),
+    ("delete nobody", 1, "there is no thread 'nobody' in this database"),
+    ("delete nobody --dry-run", 1, "there is no thread 'nobody' in this database"),
+    ("prune", 2, "name threads, or --all: one of them"),
+    ("prune nobody --yes", 1, "there is no thread 'nobody' in this database"),
+    ("prune odd --keep-last 0", 2, "Invalid value for '--keep-last'"),
+    (
+        "prune odd --yes --strategy all",
+        2,
+        'strategy must be "keep_latest" or "delete", not \'all\'',
+    ),
+    ("erase", 2, "Missing argument 'USER': mongomem erase --help tells more"),
+    ("erase ada --namespace a..b", 2, "a namespace is labels joined by dots"),
+    ("setup --thread-ttl 0d", 2, "--thread-ttl takes a time such as"),
+    ("setup --embed local", 2, "--embed and --dims name an index together"),
+    ("reindex --embed nowhere:x --dims 3", 2, ""),
+    ("import nowhere.jsonl", 2, "'nowhere.jsonl' cannot be read: No such file or directory"),
+    ("import .", 2, "'.' cannot be read: Is a directory"),
+    ("import app.py", 1, "'app.py': line 1 is no JSON"),
+    ("export .", 2, "'.' is a folder: name a file"),
+    ("export no/where", 2, "'no/where' is in no folder that is there: name a file"),
+    ("export - --json", 2, "--json and the file - would share the standard output: name a file"),
+    ("export x --thread nobody", 1, "there is no thread 'nobody' in this database"),
+    ("export x --namespace a..b", 2, "a namespace is labels joined by dots"),
+    ("shard --run", 1, "the server is no mongos"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), WRONG)
+def test_wrong_usage_is_one_line(
+    arguments: str,
+    code: int,
+    said: str,
+    mongo_client: MongoClient,
+    shared_database: str,
+    mongo_uri: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    saver = MongoSaver(mongo_client, shared_database)
+    if not saver.list_threads():
+        GRAPHS["asking"](saver).invoke({"topic": "x"}, config_of("odd"))
+    (tmp_path / "app.py").write_text("x = 1\n", "utf-8")
+    words = [*arguments.split(), "--uri", mongo_uri, "--db", shared_database]
+    told, out, error = lines_of(capsys, tmp_path, *words)
+    assert told == code
+    assert error.startswith(f"mongomem: {said}")
+    assert len(error.splitlines()) == 1
+    if "--json" not in arguments:
+        assert "Traceback" not in out
+    assert [one.name for one in tmp_path.iterdir()] == ["app.py"]
+    assert len(saver.list_threads()) == 1
+
+
+COMMANDS: dict[str, list[str]] = {
+    "setup": [],
+    "delete": ["odd", "--yes"],
+    "prune": ["--all", "--yes"],
+    "erase": ["ada", "--yes"],
+    "reindex": ["--embed", "local", "--dims", "64"],
+    "export": ["x.jsonl"],
+    "import": ["file.jsonl"],
+    "shard": [],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_server_and_no_uri(
+    name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mongomem.memory.OPEN_TIMEOUT", 0.5)
+    (tmp_path / "file.jsonl").write_text("", "utf-8")
+    asked = [name, *COMMANDS[name]]
+    code, out, error = lines_of(capsys, tmp_path, *asked)
+    assert (code, out, len(error.splitlines())) == (2, "", 1)
+    assert error.startswith("mongomem: name the server by --uri URI")
+    nobody = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=500"
+    code, out, error = lines_of(capsys, tmp_path, *asked, "--uri", nobody)
+    assert (code, out, len(error.splitlines())) == (1, "", 1)
+    assert "no MongoDB server answers" in error
+    code, out, error = lines_of(capsys, tmp_path, *asked, "--uri", "postgres://x:secret@y")
+    assert (code, out, len(error.splitlines())) == (1, "", 1) or code == 2
+    assert "secret" not in error
+
+
+@pytest.mark.parametrize(
+    "name", [one for one in COMMANDS if one not in ("setup", "import", "shard")]
+)
+def test_a_database_without_collections(
+    name: str,
+    mongo_uri: str,
+    database_name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = [name, *COMMANDS[name], "--uri", mongo_uri, "--db", database_name]
+    code, out, error = lines_of(capsys, tmp_path, *asked)
+    assert (code, out, len(error.splitlines())) == (1, "", 1)
+    assert "has no collections of mongomem" in error
+
+
+def test_users_without_rights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with LocalServer(throw_away=True) as server, MongoClient(server.uri) as client:
+        filled(MongoMemory(client, "app"))
+        roles = [{"role": "read", "db": "app"}]
+        client["admin"].command("createUser", "reader", pwd="x", roles=roles)
+        uri = f"mongodb://reader:x@{server.uri.partition('@')[2]}"
+        there = ["--uri", uri, "--db", "app"]
+        file = tmp_path / "file.jsonl"
+        code, out, _ = lines_of(capsys, tmp_path, "export", *there, str(file))
+        assert (code, out.split()[:3]) == (0, ["exported", "8", "threads"])
+        MongoSaver(client, "app").delete_thread("chat")
+        for name, more in COMMANDS.items():
+            if name in ("export", "shard"):
+                continue
+            code, out, error = lines_of(capsys, tmp_path, name, *more, *there)
+            assert (code, len(error.splitlines())) == (1, 1), (name, out, error)
+            assert "right" in error or "may not" in error, (name, error)
+        assert len(MongoSaver(client, "app").list_threads()) == 7
+
+
+def test_options_of_the_application(
+    mongo_client: MongoClient,
+    mongo_uri: str,
+    database_name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "app.py").write_text(
+        "from mongomem import MongoMemory\n"
+        "def make():\n"
+        f"    return MongoMemory.connect({mongo_uri!r}, db_name={database_name!r},\n"
+        "        index={'embed': 'local', 'dims': 64}, collection_prefix='own_')\n",
+        "utf-8",
+    )
+    memory = MongoMemory(mongo_client, database_name, collection_prefix="own_")
+    memory.store.put(("ada",), "k", {"text": "x"})
+    code, out, _ = lines_of(capsys, tmp_path, "reindex", "--memory", "app:make")
+    assert (code, out) == (0, "made the vectors of 1 item\n")
+    wrong: dict[str, Any] = {
+        "reindex": ["--embed", "local", "--dims", "3"],
+        "setup": ["--thread-ttl", "3d"],
+        "erase": ["ada", "--user-key", "x"],
+        "import": ["app.py", "--embed", "local", "--dims", "3"],
+        "migrate": ["--from-mongo", mongo_uri, "--embed", "local", "--dims", "3"],
+    }
+    for name, more in wrong.items():
+        code, out, error = lines_of(capsys, tmp_path, name, "--memory", "app:make", *more)
+        assert (code, out, len(error.splitlines())) == (2, "", 1), name
+        assert error.startswith("mongomem: --memory says "), name

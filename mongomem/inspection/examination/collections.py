@@ -36,24 +36,28 @@ OWN_OPTIONS = ("capped", "timeseries", "viewOn", "validator", "collation")
 """Options of collections that change what a query means, or which documents are taken."""
 
 
-async def examine_collections(context: Context, findings: Findings) -> list[str]:
-    """Look at the collections; return the names of those that are there."""
-    options = await look(findings, "options of collections", _options(context))
-    there = []
-    for what, name in context.collections.items():
-        size = await look(findings, f"the size of {name}", collection_size(name))
-        if size is not None:
-            there.append(name)
-            findings.facts[what] = size.json()
-        _see_options(findings, name, (options or {}).get(name, {}))
-    if not there:
+async def examine_collections(context: Context, findings: Findings) -> None:
+    """Look at the collections."""
+    there = await _see_sizes(context, findings)
+    if there:
+        await _see_indexes(context, findings, there)
+        await _see_expired(context, findings, there)
+        await _see_owners(context, findings, there)
+        await _see_schema(context, findings)
+    else:
         await _say_empty(context, findings)
-        return []
-    await _see_indexes(context, findings, there)
-    await _see_expired(context, findings, there)
-    await _see_owners(context, findings, there)
-    await _see_schema(context, findings)
-    return there
+
+
+async def _see_sizes(context: Context, findings: Findings) -> list[str]:
+    """Look how large the collections are, and how they were made; return those that are there."""
+    there = (await presence(context.prefix)).own
+    options = await look(findings, "options of collections", _options(context)) or {}
+    for what, name in context.collections.items():
+        if name in there:
+            size = await look(findings, f"the size of {name}", collection_size(name))
+            findings.facts[what] = None if size is None else size.json()
+            _see_options(findings, name, options.get(name, {}))
+    return [*there]
 
 
 async def _say_empty(context: Context, findings: Findings) -> None:
@@ -250,20 +254,22 @@ async def _see_schema(context: Context, findings: Findings) -> None:
     )
     for name, numbers in settings:
         found = await look(findings, f"the settings in {name}", _record(name))
-        version = found[0].get("version") if found else 0
-        if not isinstance(version, int):
-            version = 0
-        known = max(numbers, default=SCHEMA_VERSION)
-        if version > known:
-            findings.error(
-                "newer_schema",
-                f"{name} says schema {version}, and this mongomem knows {known}",
-                "upgrade mongomem here",
-            )
-        elif version < max(numbers, default=0):
-            findings.warning(
-                "older_schema", f"{name} says schema {version}, and {known} is current", SETUP
-            )
+        version = found[0].get("version") if found else None
+        _see_version(findings, name, version if isinstance(version, int) else 0, numbers)
+
+
+def _see_version(findings: Findings, name: str, version: int, numbers: Sequence[int]) -> None:
+    known = max(numbers, default=SCHEMA_VERSION)
+    if version > known:
+        findings.error(
+            "newer_schema",
+            f"{name} says schema {version}, and this mongomem knows {known}",
+            "upgrade mongomem here",
+        )
+    elif version < max(numbers, default=0):
+        findings.warning(
+            "older_schema", f"{name} says schema {version}, and {known} is current", SETUP
+        )
 
 
 async def _record(settings: str) -> list[Document]:

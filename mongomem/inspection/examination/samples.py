@@ -80,6 +80,10 @@ def _say(findings: Findings, seen: _Seen) -> None:
         findings.unseen(
             f"the content of {len(seen.locked)} documents", seen.locked[0], "say --encrypted"
         )
+    _say_left_over(findings, seen)
+
+
+def _say_left_over(findings: Findings, seen: _Seen) -> None:
     if seen.orphans:
         findings.warning(
             "orphans",

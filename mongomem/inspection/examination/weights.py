@@ -49,7 +49,8 @@ async def examine_weights(context: Context, findings: Findings) -> None:
     sizes = await look(findings, "what threads hold", sizes_of(context, names, MOST_MILLISECONDS))
     if sizes is None and names:
         findings.unseen("what threads hold", f"it takes more than {MOST_MILLISECONDS // 1000} s")
-    _see_threads(findings, sizes or {})
+    _see_long_threads(findings, sizes or {})
+    _see_large_threads(findings, sizes or {})
     await look(findings, "channels", _see_channels(context, findings, sizes or {}))
     await look(findings, "items", _see_items(context, findings))
 
@@ -62,7 +63,7 @@ async def _newest_threads(context: Context) -> list[Any]:
     return [one.get("thread_id") for one in found]
 
 
-def _see_threads(findings: Findings, sizes: Mapping[str, ThreadSize]) -> None:
+def _see_long_threads(findings: Findings, sizes: Mapping[str, ThreadSize]) -> None:
     long = {name: one for name, one in sizes.items() if one.checkpoints > MANY_CHECKPOINTS}
     if long:
         findings.note(
@@ -72,6 +73,9 @@ def _see_threads(findings: Findings, sizes: Mapping[str, ThreadSize]) -> None:
             "keep the last ones that are needed: mongomem prune, or prune(keep_last=...)",
             [f"{name} ({one.checkpoints:,})" for name, one in _largest(long, "checkpoints")],
         )
+
+
+def _see_large_threads(findings: Findings, sizes: Mapping[str, ThreadSize]) -> None:
     large = {name: one for name, one in sizes.items() if one.stored > LARGE_THREAD}
     if large:
         findings.warning(
@@ -157,14 +161,23 @@ def _see_item(seen: _ItemsSeen, document: Document, settings: Mapping[str, Any])
         return
     if "index" not in document:
         seen.no_vectors.append(name_of(document))
-        return
-    current = settings["fingerprint"], settings.get("generation", 0)
-    if (document["index"], document.get("generation", 0)) != current:
+    elif not _has_current_vectors(document, settings):
         seen.other_vectors.append(name_of(document))
-    elif settings.get("analyser") and "codes" in document:
-        mark = mark_of(str(settings["analyser"]))
-        if not are_terms(document.get("terms"), mark, document["codes"]):
-            seen.no_terms.append(name_of(document))
+    elif not _has_current_terms(document, settings):
+        seen.no_terms.append(name_of(document))
+
+
+def _has_current_vectors(document: Document, settings: Mapping[str, Any]) -> bool:
+    current = settings["fingerprint"], settings.get("generation", 0)
+    return (document["index"], document.get("generation", 0)) == current
+
+
+def _has_current_terms(document: Document, settings: Mapping[str, Any]) -> bool:
+    """Say whether the words of an item count in searches, as far as it has a text at all."""
+    if not settings.get("analyser") or "codes" not in document:
+        return True
+    mark = mark_of(str(settings["analyser"]))
+    return are_terms(document.get("terms"), mark, document["codes"])
 
 
 def _say_items(findings: Findings, seen: _ItemsSeen) -> None:

@@ -23,6 +23,7 @@ from mongomem.command_line.command import CommandFunction
 from mongomem.command_line.migrate import migrate
 from mongomem.command_line.printout import print_error, print_json, print_result
 from mongomem.command_line.queries.diff import diff
+from mongomem.command_line.queries.doctor import doctor
 from mongomem.command_line.queries.history import history
 from mongomem.command_line.queries.memories import memories, namespaces
 from mongomem.command_line.queries.show import show
@@ -31,6 +32,7 @@ from mongomem.command_line.queries.threads import threads
 from mongomem.command_line.refusals import DONE, INTERRUPTED, USAGE
 
 COMMANDS: Mapping[str, CommandFunction] = {
+    "doctor": doctor,
     "threads": threads,
     "history": history,
     "show": show,

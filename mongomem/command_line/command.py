@@ -60,16 +60,20 @@ class Run:
     stack: ExitStack
     answer: Answer | None = field(default=None)
 
-    def open(self, *, may_be_new: bool = False, **options: Any) -> MongoMemory:
+    def open(
+        self, *, may_be_new: bool = False, may_be_empty: bool = False, **options: Any
+    ) -> MongoMemory:
         """Open the memory that the options name. It is closed when the command ends.
 
         Args:
-            may_be_new: Whether it may be empty: else a database that has no collections of mongomem
-                is refused, since its name is likely to be wrong.
+            may_be_new: Whether the command may fill it: else the folder of a local server that is
+                not there is refused, and a database that has no collections of mongomem, since its
+                name is likely to be wrong.
+            may_be_empty: Whether a database without collections of mongomem is accepted.
             **options: Further options of `MongoMemory`, as ``index``.
         """
         memory = open_memory(self.database, self.stack, may_be_new=may_be_new, **options)
-        if not may_be_new:
+        if not (may_be_new or may_be_empty):
             check_presence(memory)
         return memory
 

@@ -11,6 +11,7 @@
     sizes            bytes of threads and channels, page by page
     thread_channels  the channels of one thread, and what its checkpoints share
     statistics       totals and the largest, which grow page by page
+    examination/     what is wrong or slow, and what to do about it
     plain_values     values as JSON can say them, bounded: pure
 
 Nothing here writes, imports what values name, or prints. Every query is bounded, or gives pages.

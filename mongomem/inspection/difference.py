@@ -84,25 +84,30 @@ def _of_lists(before: Sequence[Any], after: Sequence[Any]) -> Iterator[Differenc
     first = _common(before, after)
     last = _common(before[first:][::-1], after[first:][::-1])
     old, new = before[first : len(before) - last], after[first : len(after) - last]
-    for place in range(max(len(old), len(new))):
-        found = _of_values(
-            f"[{first + place}]",
-            old[place] if place < len(old) else ABSENT,
-            new[place] if place < len(new) else ABSENT,
-        )
-        if found is not None:
-            yield found
+    yield from _of_mappings(_by_place(old, first), _by_place(new, first))
+
+
+def _by_place(elements: Sequence[Any], first: int) -> dict[str, Any]:
+    return {f"[{place}]": element for place, element in enumerate(elements, first)}
 
 
 def _by_id(elements: Sequence[Any]) -> dict[str, Any] | None:
     """Return elements by their ids; None where one has none, or two have the same."""
     found: dict[str, Any] = {}
     for element in elements:
-        own = element.get("id") if isinstance(element, Mapping) else getattr(element, "id", None)
-        if not isinstance(own, str) or own in found:
+        own = _id_of(element)
+        if own is None or own in found:
             return None
         found[own] = element
     return found
+
+
+def _id_of(element: Any) -> str | None:
+    try:
+        own = element.get("id") if isinstance(element, Mapping) else getattr(element, "id", None)
+    except Exception:  # whatever an attribute of a value does
+        return None
+    return own if isinstance(own, str) else None
 
 
 def _common(one: Sequence[Any], other: Sequence[Any]) -> int:

@@ -32,7 +32,7 @@ from mongomem.display.thread_history import (
     Step,
     next_nodes,
 )
-from mongomem.engine.commands import Document, Find
+from mongomem.engine.commands import Document, Find, slices
 from mongomem.errors import InvalidInputError, ThreadNotFoundError
 from mongomem.inspection.context import Context
 from mongomem.inspection.plain_values import plain, text_of_bytes
@@ -97,8 +97,8 @@ async def history(
         raise await absent(context, name, namespace)
     damaged: list[str] = []
     read: list[_Read] = []
-    for start in range(0, min(most, len(documents)), PAGE):
-        read += await _read(context, documents[start : min(start + PAGE, most)], damaged)
+    for page in slices(documents[:most], PAGE):
+        read += await _read(context, page, damaged)
     writes = await _written(context, name, [one.stored.ref for one in read], damaged)
     versions = {one.stored.ref: one.versions for one in read}
     steps = [_step(one, versions, writes.get(one.stored.ref, ())) for one in read]
@@ -152,19 +152,21 @@ async def resolve(
     ids = [one["checkpoint_id"] for one in documents if isinstance(one["checkpoint_id"], str)]
     if not ids:
         raise await absent(context, name, namespace)
-    found = ids[:1] if checkpoint is None else _ending(ids, checkpoint)
-    where = f" in the namespace {shown(namespace)}" if namespace else ""
+    found = ids[0] if checkpoint is None else _ending(ids, checkpoint, f"thread {shown(name)}")
+    return CheckpointRef(name, namespace, found)
+
+
+def _ending(ids: Sequence[str], end: str, thread: str) -> str:
+    """Return the id that is, or ends, so.
+
+    Raises:
+        InvalidInputError: There is none, or there are several.
+    """
+    found = [end] if end in ids else [one for one in ids if end and one.endswith(end)]
     if len(found) != 1:
-        much = f"{len(found)} checkpoints whose ids end" if found else "no checkpoint whose id ends"
-        raise InvalidInputError(
-            f"thread {shown(name)} has {much} with {shown(checkpoint)}{where}: the history has the "
-            "ids"
-        )
-    return CheckpointRef(name, namespace, found[0])
-
-
-def _ending(ids: Sequence[str], end: str) -> list[str]:
-    return [end] if end in ids else [one for one in ids if end and one.endswith(end)]
+        many = f"{len(found)} checkpoints whose ids end" if found else "no checkpoint whose id ends"
+        raise InvalidInputError(f"{thread} has {many} with {shown(end)}: its history has the ids")
+    return found[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,21 +250,31 @@ def _step(
 ) -> HistoryStep:
     stored, metadata = read.stored, read.metadata
     parent = versions.get(stored.ref.at(stored.parent_id), {})
-    names = {"versions_seen": {}, **read.checkpoint, "channel_values": stored.channels}
+    number, source = (described(metadata.get(one, "?"), 12) for one in ("step", "source"))
     step = Step(
         id=stored.ref.checkpoint_id or "",
         parent_id=None if stored.parent_is_hidden else stored.parent_id,
-        number=described(metadata.get("step", "?"), 12),
-        source=described(metadata.get("source", "?"), 12),
+        number=number,
+        source=source,
         changes=tuple(_changes(read, parent)),
-        next=next_nodes(names),
-        interrupts=tuple(text for channel, text in said if channel == INTERRUPT),
-        errors=tuple(text for channel, text in said if channel == ERROR),
+        next=_next(read),
+        interrupts=_of(INTERRUPT, said),
+        errors=_of(ERROR, said),
         created_at=str(read.checkpoint.get("ts") or ""),
         namespace=stored.ref.checkpoint_ns,
     )
-    number = plain(metadata.get("step"))
-    return HistoryStep(stored.ref, step, number, _parents(metadata), stored.size, stored.created_at)
+    as_stored = plain(metadata.get("step"))
+    parents = _parents(metadata)
+    return HistoryStep(stored.ref, step, as_stored, parents, stored.size, stored.created_at)
+
+
+def _next(read: _Read) -> tuple[str, ...]:
+    held = {"versions_seen": {}, **read.checkpoint, "channel_values": read.stored.channels}
+    return next_nodes(held)
+
+
+def _of(channel: str, said: Sequence[Said]) -> tuple[str, ...]:
+    return tuple(text for name, text in said if name == channel)
 
 
 def _parents(metadata: Mapping[str, Any]) -> dict[str, str]:

@@ -10,6 +10,8 @@ from mongomem.checkpoint.documents.config import Identifier
 from mongomem.engine.commands import Document, Plan
 from mongomem.inspection.context import Context
 from mongomem.inspection.difference import Difference, differences
+from mongomem.inspection.examination.examination import looks
+from mongomem.inspection.examination.findings import Findings
 from mongomem.inspection.history import History, history
 from mongomem.inspection.memories import (
     Memory,
@@ -141,6 +143,15 @@ class Inspector:
             CorruptDataError: A checkpoint is damaged.
         """
         return self._run(channel_uses(self._context(), thread_id))
+
+    def examination(self) -> Iterator[tuple[str, Findings]]:
+        """Look for what is wrong or slow; before each look yield what it is about, and the one
+        object that the findings are added to.
+        """
+        context, findings = self._context(), Findings()
+        for what, look in looks(context, findings):
+            yield what, findings
+            self._run(look())
 
     def statistics(self, *, most: int = 10) -> Iterator[Statistics]:
         """Add up what the database holds, page by page; yield the one object that grows after each

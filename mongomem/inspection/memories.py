@@ -144,25 +144,27 @@ class NamespacePage:
     last: str | None
 
 
+PAGE_BY_PATH: Sequence[Document] = (
+    {"$sort": {"_id": 1}},
+    {"$limit": PAGE_ITEMS},
+    {"$project": {"path": 1, "stored": {"$bsonSize": "$$ROOT"}}},
+    {"$group": {**_by_path("$path")["$group"], "last": {"$max": "$_id"}}},
+)
+"""The stages that add up a page of items by their namespaces."""
+
+
 async def namespace_page(context: Context, after: str = "") -> NamespacePage:
     """Add up the next items behind an `_id` by their namespaces, in the order of `_id`."""
-    group = _by_path("$path")
-    group["$group"]["last"] = {"$max": "$_id"}
-    stages: list[Document] = [
-        {"$match": {"_id": {"$gt": after}}},
-        {"$sort": {"_id": 1}},
-        {"$limit": PAGE_ITEMS},
-        {"$project": {"path": 1, "stored": {"$bsonSize": "$$ROOT"}}},
-    ]
-    groups = await Aggregate(context.store.items, [*stages, group])
+    behind: Document = {"$match": {"_id": {"$gt": after}}}
+    groups = await Aggregate(context.store.items, [behind, *PAGE_BY_PATH])
+    groups.sort(key=itemgetter("last"))
     count = sum(one["items"] for one in groups)
-    last = max((one["last"] for one in groups), default=None)
     sizes = [
         NamespaceSize(namespace_of(one["_id"]), one["items"], one["stored"])
-        for one in sorted(groups, key=itemgetter("last"))
+        for one in groups
         if isinstance(one["_id"], str)
     ]
-    return NamespacePage(sizes, count, last if count == PAGE_ITEMS else None)
+    return NamespacePage(sizes, count, groups[-1]["last"] if count == PAGE_ITEMS else None)
 
 
 async def index_of(context: Context) -> Document | None:
@@ -174,17 +176,14 @@ def index_config(settings: Document | None) -> dict[str, Any] | None:
     """Return the index configuration that the settings of a store tell, where what embeds is known
     by its name alone: a model of OpenAI, the local one, or none; None where it is not.
     """
-    model = (settings or {}).get("model")
-    if settings is None or not isinstance(model, str):
+    if settings is None:
         return None
-    analyser = settings.get("analyser")
-    language = {"language": str(analyser).partition("-")[0]} if analyser else {}
-    fields = {"fields": settings.get("fields")}
-    if model == NO_MODEL:
-        return {"rank": "words", **fields, **language}
+    model, analyser = str(settings.get("model")), settings.get("analyser")
+    words = {"language": str(analyser).partition("-")[0]} if analyser else {"rank": "vector"}
     kind, _, _ = model.partition(":")
-    if kind not in ("openai", "local"):
+    if model != NO_MODEL and kind not in ("openai", "local"):
         return None
-    rank = {} if analyser else {"rank": "vector"}
-    sizes = {"dims": settings.get("dims"), "metric": settings.get("metric")}
-    return {"embed": model if kind == "openai" else kind, **sizes, **fields, **language, **rank}
+    embedder: dict[str, Any] = {"embed": model if kind == "openai" else kind}
+    embedder |= {name: settings.get(name) for name in ("dims", "metric")}
+    own = {"rank": "words"} if model == NO_MODEL else embedder
+    return {"fields": settings.get("fields"), **words, **own}

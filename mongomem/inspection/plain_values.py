@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import date, time
 from decimal import Decimal
 from enum import Enum
 from itertools import islice
@@ -66,12 +66,8 @@ def plain(value: object, bounds: Bounds = Bounds()) -> Any:
 def _plain(value: object, bounds: Bounds, depth: int) -> Any:
     if isinstance(value, Enum):
         return _plain(value.value, bounds, depth)
-    if value is None or isinstance(value, bool | str | int | float | bytes | bytearray):
+    if value is None or isinstance(value, SCALARS):
         return _scalar(value, bounds)
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    if isinstance(value, UUID | Decimal | PurePath):
-        return str(value)
     if depth <= 0:
         return "…"
     if isinstance(value, Mapping):
@@ -81,18 +77,34 @@ def _plain(value: object, bounds: Bounds, depth: int) -> Any:
     return _instance(value, bounds, depth)
 
 
+SCALARS = (
+    *(bool, str, int, float, bytes, bytearray),
+    *(date, time, UUID, Decimal, PurePath),
+)
+
+
 def _scalar(value: object, bounds: Bounds) -> Any:
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, UUID | Decimal | PurePath):
+        return str(value)
+    return _number_or_text(value, bounds)
+
+
+def _number_or_text(value: object, bounds: Bounds) -> Any:
     if isinstance(value, str):
         return cut(str.__str__(value), bounds.text)
     if isinstance(value, bytes | bytearray):
         return f"({len(value)} bytes)"
     if isinstance(value, float):
         return float.__float__(value) if isfinite(value) else str(float(value))
-    if isinstance(value, int) and not isinstance(value, bool):
-        bits = int.bit_length(value)
-        long = bits > LONGEST_INTEGER_BITS
-        return f"(an integer of {bits} bits)" if long else int.__int__(value)
-    return value
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    return _integer(value) if is_integer else value
+
+
+def _integer(value: Any) -> Any:
+    bits = int.bit_length(value)
+    return f"(an integer of {bits} bits)" if bits > LONGEST_INTEGER_BITS else int.__int__(value)
 
 
 def cut(text: str, length: int) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from pymongo.errors import OperationFailure
@@ -211,15 +212,18 @@ async def size_page(context: Context, after: bytes = FIRST) -> SizePage:
         {"$limit": PAGE_DOCUMENTS},
     ]
     groups = await Aggregate(context.saver.checkpoints, [*page, MEASURED, BY_THREAD])
-    count = sum(one["documents"] for one in groups)
-    last = max((one["last"] for one in groups), default=after) if count == PAGE_DOCUMENTS else None
     channels = await Aggregate(context.saver.checkpoints, [*page, *BY_CHANNEL])
-    between = {"$gt": after, **({} if last is None else {"$lte": last})}
-    writes = await Aggregate(
-        context.saver.writes, [{"$match": {"_id": between}}, MEASURED, BY_THREAD]
-    )
-    in_order = sorted([*groups, *writes], key=lambda one: one["last"])
+    count = sum(one["documents"] for one in groups)
+    last = max(one["last"] for one in groups) if count == PAGE_DOCUMENTS else None
+    groups += await _writes_between(context, after, last)
+    in_order = sorted(groups, key=itemgetter("last"))
     return SizePage(_by_thread(in_order), _by_channel(channels), count, last)
+
+
+async def _writes_between(context: Context, after: bytes, last: bytes | None) -> list[Document]:
+    between = {"$gt": after, **({} if last is None else {"$lte": last})}
+    stages = [{"$match": {"_id": between}}, MEASURED, BY_THREAD]
+    return await Aggregate(context.saver.writes, stages)
 
 
 def _by_thread(groups: Iterable[Document]) -> dict[str, ThreadSize]:

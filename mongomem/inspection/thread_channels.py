@@ -72,10 +72,14 @@ async def channel_uses(context: Context, thread_id: object) -> dict[str, Channel
         after = documents[-1]["checkpoint_id"]
     if not uses:
         raise await absent(context, name, None)
-    sizes = await _chunk_sizes(context, name)
+    await _add_stored(context, name, uses)
+    return dict(sorted(uses.items(), key=lambda one: (-one[1].stored, one[0])))
+
+
+async def _add_stored(context: Context, thread_id: str, uses: Mapping[str, ChannelUse]) -> None:
+    sizes = await _chunk_sizes(context, thread_id)
     for use in uses.values():
         use.stored = use.inline + sum(sizes.get(one, 0) for one in use.chunks)
-    return dict(sorted(uses.items(), key=lambda one: (-one[1].stored, one[0])))
 
 
 async def _page(context: Context, thread_id: str, after: str) -> list[Document]:

@@ -77,6 +77,7 @@ class StateAnswer:
 
     def text(self) -> Iterator[Block]:
         yield from self._head()
+        yield from self._said()
         yield from self._values()
         yield from self._writes()
         if self.state.unrevived:
@@ -94,10 +95,13 @@ class StateAnswer:
         for name, value in plain(state.metadata, self.bounds).items():
             yield f"{name:<11} {cell(json_line(value), 200)}"
         yield f"next        {', '.join(state.next) or 'end'}"
-        for value in state.asked():
-            yield from _said("asks", plain(value, self.bounds))
-        for value in state.failed():
-            yield from _said("failed", plain(value, self.bounds))
+
+    def _said(self) -> Iterator[str]:
+        """Give what nodes ask, and how they failed."""
+        for value in self.state.asked():
+            yield from _marked("asks", plain(value, self.bounds))
+        for value in self.state.failed():
+            yield from _marked("failed", plain(value, self.bounds))
 
     def _values(self) -> Iterator[str]:
         for name, value in self.state.values.items():
@@ -116,7 +120,7 @@ class StateAnswer:
             yield from indented(value_lines(plain(write.value, self.bounds)), "    ")
 
 
-def _said(what: str, value: Any) -> Iterator[str]:
+def _marked(what: str, value: Any) -> Iterator[str]:
     first, *others = value_lines(value)
     yield f"{what:<11} {first}"
     yield from indented(others, " " * 12)

@@ -1,0 +1,75 @@
+"""``mongomem doctor``: what is wrong or slow, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mongomem.command_line.command import Run, command
+from mongomem.command_line.printout import Block, progress
+from mongomem.command_line.queries.texts import bytes_text, count_text, json_line
+from mongomem.command_line.refusals import DONE, FAILED
+from mongomem.inspection.examination.findings import Finding, Findings
+from mongomem.inspection.inspector import Inspector
+
+WIDTH = 22
+"""Characters of the name of a fact."""
+
+
+@command()
+def doctor(run: Run) -> None:
+    """Look for what is wrong or slow: the server, indexes, expiry, large threads, damaged data.
+
+    Reads a bounded sample, and writes nothing. Of each finding it says how bad it is and what to do
+    about it. Exit code 1 where something is to be done.
+    """
+    inspector = Inspector(run.open(may_be_empty=True))
+    about = ""
+    with progress(lambda: f"looking at {about}") as tell:
+        for what, findings in inspector.examination():
+            about = what
+            run.answer = DoctorAnswer(findings)
+            tell()
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorAnswer:
+    """What was found."""
+
+    findings: Findings
+
+    @property
+    def exit_code(self) -> int:
+        return FAILED if self.findings.needs_action else DONE
+
+    def json(self) -> dict[str, Any]:
+        return self.findings.json()
+
+    def text(self) -> Iterator[Block]:
+        for name, value in self.findings.facts.items():
+            yield f"{name.replace('_', ' '):<{WIDTH}} {_fact(value)}"
+        found = self.findings.sorted()
+        for one in found:
+            yield from _lines(one)
+        if not self.findings.needs_action:
+            yield "\nnothing needs to be done"
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, dict) and "collection" in value:
+        sizes = (value["bytes"], value["disk_bytes"], value["index_bytes"])
+        stored, disk, indexes = map(bytes_text, sizes)
+        return (
+            f"{count_text(value['documents'])} documents, {stored}, {disk} on disk, {indexes} of "
+            "indexes"
+        )
+    return "none" if value is None else json_line(value)
+
+
+def _lines(one: Finding) -> Iterator[str]:
+    yield f"\n{one.severity}: {one.what}"
+    for name in one.names:
+        yield f"  - {name}"
+    if one.advice:
+        yield f"  what to do: {one.advice}"

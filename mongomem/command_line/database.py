@@ -14,6 +14,7 @@ parameter has all of them (`mongomem.command_line.command`).
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,15 @@ class IndexOptions:
     ] = None
 
     @property
+    def options(self) -> dict[str, Any]:
+        """The options of a `MongoMemory` that say it; none where nothing is said.
+
+        Raises:
+            Refusal: It is told by half.
+        """
+        return {} if self.config is None else {"index": self.config}
+
+    @property
     def config(self) -> IndexConfig | None:
         """The configuration; None where nothing is said.
 
@@ -123,7 +133,7 @@ def open_memory(
         MongomemError: No server answers, or it refuses.
     """
     if options.memory is not None:
-        _check_alone(options)
+        _check_alone(options, more)
         look_here()
         memory: MongoMemory = made("--memory", options.memory, MongoMemory, stack)
         return memory
@@ -158,12 +168,25 @@ def check_presence(memory: MongoMemory) -> None:
     raise Failure(f"{said}: --db names another database, --prefix other collections")
 
 
-def _check_alone(options: DatabaseOptions) -> None:
+SAID_BY: Mapping[str, str] = {
+    "index": "--embed, --dims and --field",
+    "thread_ttl": "--thread-ttl",
+    "user_key": "--user-key",
+    "user_namespace": "--namespace",
+}
+"""By the options of a `MongoMemory` those of commands that say them."""
+
+
+def _check_alone(options: DatabaseOptions, more: Mapping[str, Any]) -> None:
+    """Refuse what is said beside --memory."""
     if options != DatabaseOptions(memory=options.memory):
         raise Refusal(
             "--memory says all of the database: leave --uri, --local, --data-dir, --db, --prefix "
             "and --encrypted out"
         )
+    if more:
+        said = " and ".join(SAID_BY[name] for name in more)
+        raise Refusal(f"--memory names a MongoMemory with options of its own: leave {said} out")
 
 
 def _uri(options: DatabaseOptions, stack: ExitStack, *, may_be_new: bool) -> str:

@@ -232,8 +232,15 @@ def test_reindex(
     assert (code, told["changed"], told["rejected"], told["finished"]) == (0, 0, {}, True)
     assert lines_of(capsys, tmp_path, *asked, "--force")[1] == "made the vectors of 5 items\n"
     other = ["reindex", *here, "--embed", "local", "--dims", "128"]
-    assert lines_of(capsys, tmp_path, *other)[0] == 0
-    memory.store.put(("ada",), "new", {"text": "x"})
+    assert lines_of(capsys, tmp_path, *other)[1] == "made the vectors of 5 items\n"
+    told = lines_of(capsys, tmp_path, "reindex", *here)
+    assert told == (0, "all vectors are of this configuration\n", "")
+    file = str(tmp_path / "all.jsonl")
+    lines_of(capsys, tmp_path, "export", *here, file)
+    memory.store.delete_namespace(("ada",))
+    code, out, _ = lines_of(capsys, tmp_path, "import", *here, file)
+    assert out.splitlines()[-1] == "what was stored has no vectors yet: mongomem reindex makes them"
+    assert lines_of(capsys, tmp_path, "reindex", *here)[1] == "made the vectors of 2 items\n"
 
 
 def test_reindex_of_damaged_items(
@@ -552,7 +559,7 @@ def test_options_of_the_application(
     (tmp_path / "app.py").write_text(
         "from mongomem import MongoMemory\n"
         "def make():\n"
-        f"    return MongoMemory.connect({mongo_uri!r}, db_name={database_name!r},\n"
+        f"    return MongoMemory.from_conn_string({mongo_uri!r}, db_name={database_name!r},\n"
         "        index={'embed': 'local', 'dims': 64}, collection_prefix='own_')\n",
         "utf-8",
     )
@@ -565,9 +572,8 @@ def test_options_of_the_application(
         "setup": ["--thread-ttl", "3d"],
         "erase": ["ada", "--user-key", "x"],
         "import": ["app.py", "--embed", "local", "--dims", "3"],
-        "migrate": ["--from-mongo", mongo_uri, "--embed", "local", "--dims", "3"],
     }
     for name, more in wrong.items():
         code, out, error = lines_of(capsys, tmp_path, name, "--memory", "app:make", *more)
         assert (code, out, len(error.splitlines())) == (2, "", 1), name
-        assert error.startswith("mongomem: --memory says "), name
+        assert error.startswith("mongomem: --memory names "), name

@@ -13,7 +13,7 @@ from mongomem.command_line.changes.questions import ask, counted, names
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.printout import Block
 from mongomem.command_line.queries.arguments import labels_of
-from mongomem.command_line.refusals import DONE, FAILED, GOES_ON, Refusal
+from mongomem.command_line.refusals import DONE, FAILED, GOES_ON
 from mongomem.upkeep.removals import UserSize, size_of_user
 from mongomem.user_data import Erased
 from mongomem.user_labels import user_namespace
@@ -45,8 +45,6 @@ def erase(
     yes: Yes = False,
 ) -> None:
     """Delete every thread and every memory of a user."""
-    if run.database.memory and (user_key or namespace):
-        raise Refusal("--memory says how users are found: leave --user-key and --namespace out")
     memory = run.open(**_options(user, user_key, namespace))
     size = size_of_user(memory, user)
     answer = run.answer = EraseAnswer(size, dry_run)

@@ -20,6 +20,8 @@ from mongomem.command_line.database import IndexOptions
 from mongomem.command_line.printout import progress
 from mongomem.command_line.refusals import DONE, FAILED, GOES_ON, Failure, Refusal
 from mongomem.errors import InvalidInputError
+from mongomem.inspection.inspector import Inspector
+from mongomem.memory import MongoMemory
 from mongomem.migration.report import Count
 
 
@@ -35,10 +37,8 @@ def import_(
     What is there already is skipped, and nothing is removed. Nothing may run on the threads
     meanwhile.
     """
-    if run.database.memory and index.config:
-        raise Refusal("--memory says the index: leave --embed, --dims and --field out")
     opened = _opened(file, run.stack)
-    memory = run.open(may_be_new=True, index=index.config)
+    memory = run.open(may_be_new=True, **index.options)
     answer = run.answer = ImportAnswer()
     report = answer.report
     with progress(lambda: _progress_line(report)) as tell:
@@ -46,6 +46,12 @@ def import_(
             Import(memory, opened, report, tell).make()
         except InvalidInputError as error:
             raise Failure(f"{shown(file)}: {error}") from error
+    answer.lacks_vectors = bool(report.items.copied) and _lacks_vectors(memory)
+
+
+def _lacks_vectors(memory: MongoMemory) -> bool:
+    """Say whether the store has vectors, and what was imported has none."""
+    return memory.store.index_config is None and Inspector(memory).index() is not None
 
 
 def _opened(file: str, stack: ExitStack) -> IO[bytes]:
@@ -67,24 +73,27 @@ def _progress_line(report: ImportReport) -> str:
     return "{} threads, {} checkpoints, {} items".format(*found)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ImportAnswer:
     """What was read and stored so far."""
 
     report: ImportReport = field(default_factory=ImportReport)
+    lacks_vectors: bool = False
 
     @property
     def exit_code(self) -> int:
         return FAILED if self.report.left_out.count else DONE
 
     def json(self) -> dict[str, Any]:
-        return self.report.json()
+        return {**self.report.json(), "lacks_vectors": self.lacks_vectors}
 
     def text(self) -> Iterator[str]:
         report = self.report
         yield f"threads      {report.threads}"
         yield f"checkpoints  {_count(report.checkpoints)}"
         yield f"items        {_count(report.items)}"
+        if self.lacks_vectors:
+            yield "what was stored has no vectors yet: mongomem reindex makes them"
         for one in report.left_out.first[:MOST_LINES]:
             yield f"left out: {one.what}: {one.reason}"
         if report.left_out.count > MOST_LINES:

@@ -14,6 +14,8 @@ from mongomem.command_line.database import IndexOptions
 from mongomem.command_line.printout import progress
 from mongomem.command_line.refusals import DONE, FAILED, GOES_ON, Refusal
 from mongomem.errors import ReindexError
+from mongomem.inspection.inspector import Inspector
+from mongomem.inspection.memories import index_config
 from mongomem.memory import MongoMemory
 from mongomem.store.plans.reindex import reindex as reindex_plan
 from mongomem.upkeep.removals import items_below
@@ -29,21 +31,35 @@ def reindex(
         typer.Option("--force", help="Make every vector again, also of the same configuration."),
     ] = False,
 ) -> None:
-    """Make the vectors of every item by this index configuration."""
-    if run.database.memory and index.config:
-        raise Refusal("--memory says the index: leave --embed, --dims and --field out")
-    memory = run.open(index=index.config)
-    if memory.store.index_config is None:
-        raise Refusal(
-            "say what embeds by --embed and --dims, such as --embed openai:text-embedding-3-small "
-            "--dims 1536, or by --memory the application's own MongoMemory with its index"
-        )
+    """Make the vectors of every item by an index configuration.
+
+    Without --embed it is the one that the store has.
+    """
+    memory = _opened(run, index)
     answer = run.answer = ReindexAnswer()
     try:
         _reindex(memory, answer, force=force)
     except ReindexError as error:
         answer.rejected = {f"{key!r} in {path!r}": why for (path, key), why in error.items.items()}
     answer.is_done = True
+
+
+def _opened(run: Run, index: IndexOptions) -> MongoMemory:
+    """Open the store with the index that is named, or else the one that its settings tell.
+
+    Raises:
+        Refusal: Nothing says what embeds.
+    """
+    memory = run.open(**index.options)
+    if memory.store.index_config is not None:
+        return memory
+    told = index_config(Inspector(memory).index())
+    if told is None or run.database.memory:
+        raise Refusal(
+            "say what embeds by --embed and --dims, such as --embed openai:text-embedding-3-small "
+            "--dims 1536, or by --memory the application's own MongoMemory with its index"
+        )
+    return run.open(index=told)
 
 
 def _reindex(memory: MongoMemory, answer: ReindexAnswer, *, force: bool) -> None:

@@ -14,7 +14,7 @@ from mongomem.command_line.changes.questions import counted
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.database import IndexOptions
 from mongomem.command_line.printout import Block, Table
-from mongomem.command_line.refusals import DONE, GOES_ON, Refusal
+from mongomem.command_line.refusals import DONE, GOES_ON
 from mongomem.memory import MongoMemory
 from mongomem.upkeep.preparation import Preparation, prepare, threads_unused_for
 
@@ -39,12 +39,10 @@ def setup(
 
     Says what was done. What is there already stays, so the command can be repeated.
     """
-    options: dict[str, Any] = {"index": index.config}
+    options = index.options
     if thread_ttl is not None:
         never = thread_ttl == NEVER
         options["thread_ttl"] = None if never else duration_of("--thread-ttl", thread_ttl)
-    if run.database.memory and (thread_ttl or index.config):
-        raise Refusal("--memory says the time to live and the index: leave them out here")
     memory = run.open(may_be_new=True, **options)
     _ask(run, memory, options.get("thread_ttl"), yes=yes)
     run.answer = SetupAnswer(prepare(memory))

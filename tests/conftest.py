@@ -3,6 +3,7 @@
 test_architecture  the shape of the package itself
 unit/              modules by themselves, without a server; folders as in mongomem
 engine/            runners and event loops, on every kind of client
+backup/            exports and imports of lines of JSON
 migration/         data of other packages, copied by the library and by the command line
 schema/            indexes, migrations, collections that are somebody else's
 checkpoint/        the saver, on real servers and every kind of client

@@ -41,13 +41,14 @@ class Stopping(FailingRunner):
         return command.perform(database)
 
 def make():
-    client, name = MongoClient(os.environ["AT"]), os.environ["NAME"]
-    index = {"embed": lambda texts: [[1.0, 2.0] for _ in texts], "dims": 2, "model": "m"}
-    memory = MongoMemory(client, name, index=index)
-    runners = Runners(Stopping(client[name], 0), None)
-    for one in (memory, memory.saver, memory.store, memory.cache):
-        one._runners = runners
-    return memory
+    with MongoClient(os.environ["AT"]) as client:
+        name = os.environ["NAME"]
+        index = {"embed": lambda texts: [[1.0, 2.0] for _ in texts], "dims": 2, "model": "m"}
+        memory = MongoMemory(client, name, index=index)
+        runners = Runners(Stopping(client[name], 0), None)
+        for one in (memory, memory.saver, memory.store, memory.cache):
+            one._runners = runners
+        yield memory
 """
 
 

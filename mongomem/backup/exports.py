@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import IO, Any
@@ -13,12 +13,12 @@ from mongomem.backup.page_sizes import page_size
 from mongomem.backup.selection import Selection
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents.collections import checkpoint_doc_id
-from mongomem.engine.commands import Document, Find, slices
+from mongomem.engine.commands import Find, slices
 from mongomem.memory import MongoMemory
 from mongomem.migration.parts import LeftOut
 from mongomem.migration.report import Named
 from mongomem.store.documents.namespace import Namespace
-from mongomem.transfer.memories import item_page
+from mongomem.transfer.memories import ItemPage, item_page
 from mongomem.transfer.thread_export import (
     PAGE_SIZE,
     Outline,
@@ -46,6 +46,10 @@ class Exported:
     checkpoints: int = 0
     items: int = 0
     left_out: Named = field(default_factory=Named)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many of each kind there are."""
+        return {"threads": self.threads, "checkpoints": self.checkpoints, "items": self.items}
 
     def json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -84,14 +88,16 @@ class Export:
         self._write({"format": FORMAT, "version": VERSION, "exported_at": made})
         for thread_id in self.selection.thread_ids(self.memory):
             self._thread(thread_id)
-        for user, thread_id in self.selection.undecided(self.memory):
-            reason = f"it does not say whether it is of user {shown(user)}"
-            self.report.left_out.add([LeftOut(f"thread {shown(thread_id)}", reason)])
+        self.report.left_out.add(self._undecided())
         for namespace in self.selection.all_namespaces(self.memory):
             self._items(namespace)
-        counted = self.report.json()
-        del counted["left_out"]
-        self._write({"end": counted})
+        self._write({"end": self.report.counts()})
+
+    def _undecided(self) -> Iterator[LeftOut]:
+        """Name the threads of which it is not certain whether they are of a user."""
+        for user, thread_id in self.selection.undecided(self.memory):
+            reason = f"it does not say whether it is of user {shown(user)}"
+            yield LeftOut(f"thread {shown(thread_id)}", reason)
 
     def _write(self, line: dict[str, Any]) -> None:
         self.file.write(encoded(line))
@@ -132,32 +138,31 @@ class Export:
 
     def _name_damaged(self, outline: Outline, missing: Sequence[bytes]) -> None:
         """Name a thread that has checkpoints which were not written, and were not removed since."""
-        run, context = self.memory.saver._runners.run, self.memory.saver._context()
-        if not missing:
-            return
-        own = {"_id": {"$in": [*missing]}, "thread_id": outline.thread_id, "epoch": outline.epoch}
-        damaged = run(existing(context, own))
-        if damaged:
+        context = self.memory.saver._context()
+        if damaged := self.memory.saver._runners.run(count_living(context, outline, missing)):
             reason = f"{damaged} of {len(outline.ids)} checkpoints cannot be read"
             self.report.left_out.add([LeftOut(f"thread {shown(outline.thread_id)}", reason)])
 
     def _items(self, namespace: Namespace) -> None:
         run, context = self.memory.store._runners.run, self.memory.store._context()
-        after: str | None = None
-        while True:
+        page: ItemPage | None = None
+        while page is None or page.last is not None:
+            after = None if page is None else page.last
             size = run(page_size(context, namespace, after))
             page = run(item_page(context, namespace, after, limit=size))
-            for one in page.items:
-                self._write({"item": one})
-            self.report.items += len(page.items)
-            self.report.left_out.add(LeftOut(shown(one), "it is damaged") for one in page.damaged)
-            self.tell()
-            if (after := page.last) is None:
-                return
+            self._item_page(page)
+
+    def _item_page(self, page: ItemPage) -> None:
+        for one in page.items:
+            self._write({"item": one})
+        self.report.items += len(page.items)
+        self.report.left_out.add(LeftOut(shown(one), "it is damaged") for one in page.damaged)
+        self.tell()
 
 
-async def existing(context: Context, condition: Document) -> int:
+async def count_living(context: Context, outline: Outline, ids: Sequence[bytes]) -> int:
     """Count the checkpoints that are still there."""
-    found = await Find(context.checkpoints, condition, {"touched_at": 1})
+    own = {"_id": {"$in": [*ids]}, "thread_id": outline.thread_id, "epoch": outline.epoch}
+    found = await Find(context.checkpoints, own, {"touched_at": 1}) if ids else []
     times = [one.get("touched_at") for one in found]
     return sum(not isinstance(time, datetime) or context.is_alive(time) for time in times)

@@ -7,7 +7,7 @@ cut short may leave the first checkpoints of one thread: the same import goes on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
@@ -21,6 +21,7 @@ from mongomem.errors import InvalidInputError
 from mongomem.memory import MongoMemory
 from mongomem.migration.parts import LeftOut
 from mongomem.migration.report import Count, Named
+from mongomem.store.context import Context as StoreContext
 from mongomem.transfer.given_thread import GivenThread
 from mongomem.transfer.memories import PAGE_SIZE, GivenItem, import_items, unchanged_ids
 from mongomem.transfer.stored_thread import Stored, stored_parts
@@ -137,19 +138,16 @@ class Import:
     def _store_thread(self, thread: GivenThread) -> None:
         run, context = self.memory.saver._runners.run, self.memory.saver._context()
         stored = run(stored_parts(context, thread.thread_id))
-        if stored.checkpoints and not any(stored.has(one.ref) for one in thread.given):
+        present = sum(stored.has(one.ref) for one in thread.given)
+        self.report.threads += 1
+        self.report.checkpoints.found += len(thread.given)
+        if stored.checkpoints and not present:
             self.report.left_out.add([LeftOut(f"thread {shown(thread.thread_id)}", ANOTHER)])
         elif thread.given:
             run(import_checked(context, thread, stored))
-            self._count(thread, stored)
-        self.report.threads += 1
-        self.report.checkpoints.found += len(thread.given)
+            self.report.checkpoints.present += present
+            self.report.checkpoints.copied += len(thread.given) - present
         self.tell()
-
-    def _count(self, thread: GivenThread, stored: Stored) -> None:
-        present = sum(stored.has(one.ref) for one in thread.given)
-        self.report.checkpoints.present += present
-        self.report.checkpoints.copied += len(thread.given) - present
 
     def _take_item(self, line: Line) -> None:
         """Keep an item for its page, and store the page when that is full."""
@@ -163,14 +161,19 @@ class Import:
         given, self._items, self._bytes = self._items, [], 0
         if not given:
             return
-        run, context = self.memory.store._runners.run, self.memory.store._context()
-        unchanged = run(unchanged_ids(context, given))
-        due = [one for one in given if one.id not in unchanged]
-        stored = run(import_items(context, due)) if due else 0
-        self.report.items.found += len(given)
-        self.report.items.copied += stored
-        self.report.items.present += len(given) - stored
+        stored = self.memory.store._runners.run(store_items(self.memory.store._context(), given))
+        items = self.report.items
+        items.found += len(given)
+        items.copied += stored
+        items.present += len(given) - stored
         self.tell()
+
+
+async def store_items(context: StoreContext, given: Sequence[GivenItem]) -> int:
+    """Store the items that are not there as they are given; return how many."""
+    unchanged = await unchanged_ids(context, given)
+    due = [one for one in given if one.id not in unchanged]
+    return await import_items(context, due) if due else 0
 
 
 async def import_checked(context: Context, thread: GivenThread, stored: Stored) -> None:

@@ -276,9 +276,7 @@ async def import_thread(
         stored: What was there of the thread, and is not imported again.
     """
     found = None if before is None else await _found(context, thread, before)
-    known = {key: {user} for key, user in owner.items() if not _is_clear(context, key)}
-    if stored.checkpoints and before is not None:
-        known |= {key: {*map(str, users)} for key, users in read_members(before).items()}
+    known = _known_users(context, owner, before if stored.checkpoints else None)
     for one in _due(thread, stored):
         decoded: Decoded = await Compute(partial(decode, context, thread, one))
         await _store(context, one, decoded, owner)
@@ -288,6 +286,18 @@ async def import_thread(
     await _label(context, thread, known, found)
     await _date(context, thread, found)
     context.caches.invalidate_thread(thread.thread_id)
+
+
+def _known_users(
+    context: Context, owner: Mapping[str, str], before: Document | None
+) -> dict[str, set[str]]:
+    """Return whom no label has to name, by identity key: the owner where that stands nowhere
+    readable, and whom the thread that is there names already.
+    """
+    known = {key: {user} for key, user in owner.items() if not _is_clear(context, key)}
+    if before is not None:
+        known |= {key: {*map(str, users)} for key, users in read_members(before).items()}
+    return known
 
 
 @dataclass(frozen=True, slots=True)

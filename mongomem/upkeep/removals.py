@@ -43,6 +43,11 @@ class ThreadToGo:
     updated_at: datetime | None
     size: ThreadSize | None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known to be there of it."""
+        return self.size is None or not (self.size.checkpoints or self.size.writes)
+
     def json(self) -> dict[str, Any]:
         """Return it as JSON."""
         size = self.size
@@ -69,18 +74,23 @@ def threads_to_go(memory: MongoMemory, thread_ids: Sequence[str]) -> list[Thread
 
 
 async def _to_go(context: InspectionContext, thread_ids: Sequence[str]) -> list[ThreadToGo]:
-    query = {"$or": [thread_query(identifier("thread_id", one)) for one in thread_ids]}
-    documents = await Find(context.saver.checkpoints, query, {"thread_id": 1, "updated_at": 1})
-    sizes = await sizes_of(context, thread_ids, SIZES_MILLISECONDS)
-    times = {one["thread_id"]: one.get("updated_at") for one in documents}
-    held = {} if sizes is None else sizes
-    there = {one for one in thread_ids if times.get(one) is not None}
-    there |= {name for name, size in held.items() if size.checkpoints or size.writes}
-    if absent := [one for one in thread_ids if one not in there]:
+    times = await _times(context, thread_ids)
+    sizes = await sizes_of(context, thread_ids, SIZES_MILLISECONDS) or {}
+    found = [ThreadToGo(one, _time(times.get(one)), sizes.get(one)) for one in thread_ids]
+    if absent := [
+        one.thread_id for one in found if times.get(one.thread_id) is None and one.is_empty
+    ]:
         raise ThreadNotFoundError(
             f"there is no thread {', '.join(map(shown, absent))} in this database"
         )
-    return [ThreadToGo(one, _time(times.get(one)), held.get(one)) for one in thread_ids]
+    return found
+
+
+async def _times(context: InspectionContext, thread_ids: Sequence[str]) -> dict[str, Any]:
+    """Return when threads were updated, as far as they have documents that say it."""
+    query = {"$or": [thread_query(identifier("thread_id", one)) for one in thread_ids]}
+    documents = await Find(context.saver.checkpoints, query, {"thread_id": 1, "updated_at": 1})
+    return {one["thread_id"]: one.get("updated_at") for one in documents}
 
 
 def _time(value: object) -> datetime | None:
@@ -137,6 +147,16 @@ class Pruned:
     hidden: int = 0
     first: list[tuple[str, int, int]] = field(default_factory=list)
 
+    def add(self, thread_id: str, removed: int, hidden: int) -> None:
+        """Count what went from a thread."""
+        self.threads += 1
+        self.removed += removed
+        self.hidden += hidden
+        if removed or hidden:
+            self.changed += 1
+            if len(self.first) < MOST_NAMED:
+                self.first.append((thread_id, removed, hidden))
+
     def json(self) -> dict[str, Any]:
         """Return it as JSON."""
         names = ("thread_id", "removed", "hidden")
@@ -164,11 +184,5 @@ class Pruning:
         """Prune threads, a step each; `report` grows."""
         for thread_id in thread_ids:
             (one,) = self.memory.saver.prune([thread_id], dry_run=dry_run, **self.rule)
-            removed, hidden = len(one.removed), len(one.hidden)
-            report.threads += 1
-            report.changed += bool(removed or hidden)
-            report.removed += removed
-            report.hidden += hidden
-            if (removed or hidden) and len(report.first) < MOST_NAMED:
-                report.first.append((thread_id, removed, hidden))
+            report.add(thread_id, len(one.removed), len(one.hidden))
             yield

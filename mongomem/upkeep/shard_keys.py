@@ -59,24 +59,27 @@ class Sharding:
     def of(cls, memory: MongoMemory) -> Sharding:
         """Return the shard keys of a memory."""
         own = memory.saver._options.collections
-        rows: list[tuple[str, dict[str, Any]]] = [
-            (own.checkpoints, {"thread_id": "hashed"}),
-            (own.writes, {"thread_id": "hashed"}),
-            (memory.store._context().items, {"path": 1, "_id": 1}),
-            (memory.cache._context().entries, BY_ID),
-        ]
-        name = Inspector(memory).presence().database
-        return cls(name, tuple(ShardedCollection(*row) for row in rows))
+        keys: dict[str, dict[str, Any]] = {
+            own.checkpoints: {"thread_id": "hashed"},
+            own.writes: {"thread_id": "hashed"},
+            memory.store._context().items: {"path": 1, "_id": 1},
+            memory.cache._context().entries: BY_ID,
+        }
+        rows = tuple(ShardedCollection(*row) for row in keys.items())
+        return cls(Inspector(memory).presence().database, rows)
 
     def lines(self) -> Iterator[str]:
         """Give the commands as ``mongosh`` takes them."""
-        name = json.dumps(self.database)
-        yield f"sh.enableSharding({name})"
+        yield f"sh.enableSharding({json.dumps(self.database)})"
         for one in self.collections:
-            key, collection = json.dumps(one.key), json.dumps(one.collection)
-            if one.key != BY_ID:
-                yield f"db.getSiblingDB({name}).getCollection({collection}).createIndex({key})"
-            yield f"sh.shardCollection({json.dumps(f'{self.database}.{one.collection}')}, {key})"
+            yield from self._lines_of(one)
+
+    def _lines_of(self, one: ShardedCollection) -> Iterator[str]:
+        name, key = json.dumps(self.database), json.dumps(one.key)
+        if one.key != BY_ID:
+            collection = f"db.getSiblingDB({name}).getCollection({json.dumps(one.collection)})"
+            yield f"{collection}.createIndex({key})"
+        yield f"sh.shardCollection({json.dumps(f'{self.database}.{one.collection}')}, {key})"
 
     async def check(self) -> None:
         """Refuse a server that cannot shard.

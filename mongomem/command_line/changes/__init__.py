@@ -1,7 +1,7 @@
 """The commands that change what is stored, and those that move it.
 
     durations   times as options say them
-    questions   what is told before something is destroyed
+    questions   what is told before something is destroyed, and what is named at the end
     setup       indexes, migrations, time to live
     delete      threads
     prune       old checkpoints

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -50,10 +50,9 @@ def erase(
     answer = run.answer = EraseAnswer(size, dry_run)
     if dry_run:
         return
-    threads, memories = counted(len(size.threads), "thread"), counted(size.memories, "memory")
     if size.threads or size.memories:
-        question = f"Erase {threads} and {memories} of user {shown(size.user_id)}?"
-        ask(run, answer, question, yes=yes)
+        what = _counted(size.threads, size.memories)
+        ask(run, answer, f"Erase {what} of user {shown(size.user_id)}?", yes=yes)
     run.answer = EraseAnswer(size, dry_run, memory.erase_user(user))
 
 
@@ -96,16 +95,17 @@ class EraseAnswer:
 
     def text(self) -> Iterator[Block]:
         told = self.json()
-        user, threads = shown(self.size.user_id), told["threads"]
-        what = f"{counted(len(threads), 'thread')} and {counted(told['memories'], 'memory')}"
-        if self.erased is None:
-            yield f"user {user} has {what}"
-        else:
-            yield f"erased {what} of user {user}"
-        if threads:
-            yield f"threads: {names(threads)}"
+        what = _counted(told["threads"], told["memories"])
+        user = shown(self.size.user_id)
+        yield f"user {user} has {what}" if self.erased is None else f"erased {what} of user {user}"
+        if told["threads"]:
+            yield f"threads: {names(told['threads'])}"
         if self.undecided:
             yield (
                 f"{counted(len(self.undecided), 'thread')} cannot be read, or had too many users "
                 f"to name all, and may be of this user too: {names(self.undecided)}"
             )
+
+
+def _counted(threads: Sequence[str], memories: int) -> str:
+    return f"{counted(len(threads), 'thread')} and {counted(memories, 'memory')}"

@@ -16,7 +16,7 @@ import typer
 from mongomem.arguments import shown
 from mongomem.backup.exports import Export, Exported
 from mongomem.backup.selection import Selection
-from mongomem.command_line.changes.questions import MOST_LINES, counted
+from mongomem.command_line.changes.questions import counted, left_out_lines
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.printout import progress
 from mongomem.command_line.queries.arguments import labels_of
@@ -84,11 +84,8 @@ def _into_pipe(memory: MongoMemory, selection: Selection) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Failure("what reads the export has ended before it: it is not whole") from None
     if report.left_out.count:
-        first = report.left_out.first[0]
-        raise Failure(
-            f"{counted(report.left_out.count, 'thing')} left out, the first: {first.what}: "
-            f"{first.reason}"
-        )
+        first, *_ = left_out_lines(report.left_out)
+        raise Failure(f"{counted(report.left_out.count, 'thing')} left out; {first}")
 
 
 def _check(run: Run, path: Path, *, yes: bool) -> None:
@@ -143,8 +140,4 @@ class ExportAnswer:
 
     def text(self) -> Iterator[str]:
         yield f"exported {_counts(self.report)}"
-        left_out = self.report.left_out
-        for one in left_out.first[:MOST_LINES]:
-            yield f"left out: {one.what}: {one.reason}"
-        if left_out.count > MOST_LINES:
-            yield f"left out: {left_out.count - MOST_LINES} more (--json names up to 1,000)"
+        yield from left_out_lines(self.report.left_out)

@@ -14,7 +14,7 @@ import typer
 from mongomem.arguments import shown
 from mongomem.backup.imports import Import, ImportReport
 from mongomem.command_line.changes.export import PIPE
-from mongomem.command_line.changes.questions import MOST_LINES
+from mongomem.command_line.changes.questions import left_out_lines
 from mongomem.command_line.command import Run, command
 from mongomem.command_line.database import IndexOptions
 from mongomem.command_line.printout import progress
@@ -94,10 +94,7 @@ class ImportAnswer:
         yield f"items        {_count(report.items)}"
         if self.lacks_vectors:
             yield "what was stored has no vectors yet: mongomem reindex makes them"
-        for one in report.left_out.first[:MOST_LINES]:
-            yield f"left out: {one.what}: {one.reason}"
-        if report.left_out.count > MOST_LINES:
-            yield f"left out: {report.left_out.count - MOST_LINES} more (--json names up to 1,000)"
+        yield from left_out_lines(report.left_out)
 
 
 def _count(count: Count) -> str:

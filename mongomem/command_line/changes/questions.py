@@ -1,12 +1,13 @@
-"""What is told before something is destroyed."""
+"""What is told before something is destroyed, and what is named at the end."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mongomem.command_line.command import Run
 from mongomem.command_line.printout import Answer, Table, print_answer
+from mongomem.migration.report import Named
 
 MOST_LINES = 20
 """How many things are named; ``--json`` names up to 1,000."""
@@ -35,6 +36,14 @@ def first_rows(table: Table) -> list[str | Table]:
     more = len(table.rows) - MOST_LINES
     shown: list[str | Table] = [Table(table.columns, table.rows[:MOST_LINES])] if table.rows else []
     return [*shown, f"{more} more"] if more > 0 else shown
+
+
+def left_out_lines(named: Named) -> Iterator[str]:
+    """Name what was left out, so many at most."""
+    for one in named.first[:MOST_LINES]:
+        yield f"left out: {one.what}: {one.reason}"
+    if (more := named.count - MOST_LINES) > 0:
+        yield f"left out: {more} more (--json names up to 1,000)"
 
 
 def names(some: Sequence[str]) -> str:

@@ -19,8 +19,6 @@ from support.backups import exported, imported, items_of, threads_of
 from support.databases import drop
 from support.migrations import GRAPHS, config_of
 
-pytestmark = pytest.mark.shares_database
-
 Lines = list[bytes]
 THREAD = "asking"
 

@@ -73,26 +73,37 @@ CASES = {
 ADVICE = {"export": "repeat the command"}
 
 
-@pytest.fixture
-def source(mongo_client: MongoClient, database_name: str) -> MongoMemory:
-    return filled(MongoMemory(mongo_client, database_name))
+@pytest.fixture(scope="module")
+def source(mongo_client: MongoClient, shared_database: str) -> MongoMemory:
+    return filled(MongoMemory(mongo_client, shared_database))
+
+
+@pytest.fixture(scope="module")
+def data(source: MongoMemory) -> bytes:
+    return exported(source)[0]
 
 
 @pytest.fixture
-def target(mongo_client: MongoClient, database_name: str) -> Iterator[str]:
+def target(mongo_client: MongoClient, shared_database: str) -> Iterator[str]:
     """A second database."""
-    name = f"{database_name}_to"
+    name = f"{shared_database}_to"
     yield name
     drop(mongo_client, name)
 
 
+ENDS = [
+    *((name, signal.SIGINT) for name in CASES),
+    *((name, signal.SIGKILL) for name in ("delete", "export", "import")),
+]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("ended", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "ended"), ENDS)
 def test_what_was_ended_goes_on(
     name: str,
     ended: signal.Signals,
     source: MongoMemory,
+    data: bytes,
     target: str,
     mongo_client: MongoClient,
     mongo_uri: str,
@@ -101,7 +112,6 @@ def test_what_was_ended_goes_on(
 ) -> None:
     case = CASES[name]
     (tmp_path / "app.py").write_text(APPLICATION, "utf-8")
-    data, _ = exported(source)
     (tmp_path / "all.jsonl").write_bytes(data)
     if name not in ("setup", "import"):
         imported(MongoMemory(mongo_client, target), data)

@@ -2,7 +2,8 @@
 
     "openai:MODEL"                 openai      the `openai` package, in batches
     "local"                        wordllama   no key, no network (extra ``local``)
-    "local:minilm"                 minilm      the same, finds more, 5 ms a text (extra ``minilm``)
+    "local:minilm"                 minilm      a transformer of English, 10 ms a text (extra
+                                               ``minilm``)
     "PROVIDER:MODEL"               custom      whatever ``langchain.embeddings.init_embeddings``
                                                knows
     a LangChain ``Embeddings``     custom

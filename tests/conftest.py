@@ -5,6 +5,7 @@ unit/              modules by themselves, without a server; folders as in mongom
 engine/            runners and event loops, on every kind of client
 backup/            exports and imports of lines of JSON
 migration/         data of other packages, copied by the library and by the command line
+command_line/      the commands, as processes and in this one
 schema/            indexes, migrations, collections that are somebody else's
 checkpoint/        the saver, on real servers and every kind of client
 store/             the store likewise
@@ -55,6 +56,9 @@ LONGEST = (
     "acceptance/test_notebooks.py",
     "acceptance/test_web_chat_browser.py",
     "migration/test_command.py",
+    "command_line/test_queries.py",
+    "command_line/test_common.py",
+    "command_line/test_doctor.py",
     "checkpoint/test_crashes.py",
     "checkpoint/test_interleavings.py",
     "checkpoint/test_subgraph_histories.py",

@@ -165,7 +165,10 @@ def check_presence(memory: MongoMemory) -> None:
     if found.other_prefixes:
         others = " or ".join(map(repr, found.other_prefixes))
         raise Failure(f"{said}, but with {others}: say --prefix")
-    raise Failure(f"{said}: --db names another database, --prefix other collections")
+    raise Failure(
+        f"{said}, or this user may see none: --db names another database, --prefix other "
+        "collections"
+    )
 
 
 SAID_BY: Mapping[str, str] = {

@@ -8,7 +8,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from mongomem.arguments import without_secrets
 from mongomem.engine.commands import UNAUTHORIZED
-from mongomem.errors import InvalidInputError, MongomemError
+from mongomem.errors import InvalidInputError, MongomemError, ThreadNotFoundError
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: all is well; something failed or needs to be done; wrong usage, nothing was begun;
@@ -51,6 +51,8 @@ def line_of(error: BaseException, advice: str = "") -> str:
     if isinstance(error, OperationFailure) and error.code in UNAUTHORIZED:
         return _missing_right(error)
     said = without_secrets(" ".join(str(error).split()))
+    if isinstance(error, ThreadNotFoundError):
+        return f"{said}: mongomem threads lists those that are there"
     if isinstance(error, Refusal | MongomemError):
         return said.partition(" open_timeout=")[0].rstrip(".")
     if isinstance(error, PyMongoError | OSError):

@@ -10,8 +10,9 @@ from mongomem.engine.commands import LARGEST_BATCH, RunCommand
 DATA = ("checkpoints", "checkpoint_writes", "store_items", "cache_entries")
 """How the names of the collections that hold something end."""
 
-SETTINGS = ("checkpoint_settings", "store_settings")
-"""How the names of those end that no other package has."""
+PAIRS = (("checkpoints", "checkpoint_writes"), ("store_items", "store_items"))
+"""How the names of those end that stand together. Without a prefix the first ones are also those of
+langgraph-checkpoint-mongodb."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,14 @@ async def collection_names() -> tuple[str, list[str]]:
 
 
 def _prefixes(names: Iterable[str]) -> list[str]:
+    """List the prefixes under which there are collections of ours, as far as names tell."""
+    there = {*names}
     return sorted(
-        {name.removesuffix(end) for name in names for end in SETTINGS if name.endswith(end)}
+        {
+            prefix
+            for one, other in PAIRS
+            for name in there
+            if name.endswith(one) and (prefix := name.removesuffix(one)) + other in there
+        }
+        - {""}
     )

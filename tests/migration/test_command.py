@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -397,41 +396,3 @@ def test_names_are_cut_short_in_text(
     _, out, _ = lines_of(capsys, tmp_path, *asked, "--json")
     told = json.loads(out)["left_out"]
     assert told["count"] == len(told["first"]) == 25
-
-
-def test_the_extra_that_is_missing(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['typer'] = None; import mongomem.command_line.entry as e; e.main()"
-    )
-    words, options = command(["migrate"], tmp_path)
-    ran = subprocess.run(
-        [words[0], "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS, **options
-    )
-    assert (ran.stdout, ran.stderr, ran.returncode) == (
-        "",
-        'mongomem: the command line needs the extra "cli": pip install "mongomem[cli]"\n',
-        2,
-    )
-
-
-def test_importing_the_package_imports_no_command_line(tmp_path: Path) -> None:
-    words, options = command([], tmp_path)
-    code = "import mongomem, sys; print({'typer', 'mongomem.migration'} & set(sys.modules))"
-    ran = subprocess.run(
-        [words[0], "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS, **options
-    )
-    assert ran.stdout == "set()\n"
-
-
-def test_help_and_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = lines_of(capsys, tmp_path)
-    assert code == 2
-    assert "migrate" in out
-    assert lines_of(capsys, tmp_path, "--version") == (0, f"{version('mongomem')}\n", "")
-    assert lines_of(capsys, tmp_path, "no-such")[::2] == (
-        2,
-        "mongomem: No such command 'no-such': mongomem --help tells more\n",
-    )
-    code, out, _ = lines_of(capsys, tmp_path, "migrate", "--help")
-    assert code == 0
-    assert "Exit codes: 0 all is there" in out

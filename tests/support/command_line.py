@@ -39,6 +39,16 @@ def printed_json(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return found
 
 
+def ran_here(
+    captured: pytest.CaptureFixture[str], directory: Path, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line in this process, as `mongomem` does in one of its own: a process takes
+    seconds to begin.
+    """
+    code, out, error = lines_of(captured, directory, *arguments)
+    return subprocess.CompletedProcess([*arguments], code, out, error)
+
+
 def lines_of(
     captured: pytest.CaptureFixture[str], directory: Path, *arguments: str
 ) -> tuple[int, str, str]:

@@ -78,7 +78,10 @@ def _say(findings: Findings, seen: _Seen) -> None:
         )
     if seen.locked:
         findings.unseen(
-            f"the content of {len(seen.locked)} documents", seen.locked[0], "say --encrypted"
+            f"the content of {len(seen.locked)} documents",
+            seen.locked[0],
+            "say --encrypted or leave it out, as the data were written; --memory gives the "
+            "application's own serializer",
         )
     _say_left_over(findings, seen)
 

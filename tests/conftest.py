@@ -56,6 +56,8 @@ LONGEST = (
     "acceptance/test_notebooks.py",
     "acceptance/test_web_chat_browser.py",
     "migration/test_command.py",
+    "command_line/test_changes.py",
+    "command_line/test_interrupted_changes.py",
     "command_line/test_queries.py",
     "command_line/test_common.py",
     "command_line/test_doctor.py",

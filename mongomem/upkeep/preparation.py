@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from mongomem.checkpoint.context import Context
+from mongomem.checkpoint.documents.ancestry import time_before
 from mongomem.checkpoint.documents.collections import THREAD
 from mongomem.engine.commands import Aggregate, Document, Find
 from mongomem.memory import MongoMemory
@@ -99,7 +100,7 @@ def threads_unused_for(memory: MongoMemory, ttl: timedelta) -> int:
 
 
 async def _unused(context: Context, ttl: timedelta) -> int:
-    cutoff = context.now() - ttl
-    ended = {"type": THREAD, "deleted_at": None, "touched_at": {"$lte": cutoff}}
+    cutoff = {"$lte": time_before(context.now(), ttl)}
+    ended = {"type": THREAD, "deleted_at": None, "touched_at": cutoff}
     counted = await Aggregate(context.checkpoints, [{"$match": ended}, {"$count": "threads"}])
     return sum(one["threads"] for one in counted)

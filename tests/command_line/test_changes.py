@@ -18,6 +18,7 @@ from pymongo import MongoClient
 
 from mongomem import LocalServer, MongoMemory, MongoSaver
 from mongomem.command_line import database
+from mongomem.schema.migrations import Migration
 from support.backups import filled, items_of, threads_of
 from support.command_line import command, lines_of, mongomem, printed_json
 from support.databases import drop
@@ -76,6 +77,23 @@ def test_setup(
     assert lines_of(capsys, tmp_path, "setup", *here)[1] == "all 21 indexes are there\n"
     code, out, _ = lines_of(capsys, tmp_path, "setup", *here, "--thread-ttl", "never")
     assert [line.split()[0] for line in out.splitlines()] == ["done", "dropped", "dropped"]
+
+
+def test_setup_tells_of_migrations(
+    here: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def nothing(_context: object) -> None:
+        pass
+
+    lines_of(capsys, tmp_path, "setup", *here)
+    monkeypatch.setattr("mongomem.checkpoint.plans.setup.MIGRATIONS", (Migration[Any](2, nothing),))
+    code, out, _ = lines_of(capsys, tmp_path, "setup", *here)
+    first = "mongomem_checkpoint_settings: brought to schema version 2\n"
+    assert (code, out) == (0, f"{first}all 19 indexes are there\n")
+    assert lines_of(capsys, tmp_path, "setup", *here)[1] == "all 19 indexes are there\n"
 
 
 def test_a_time_to_live_that_ends_threads_at_once(

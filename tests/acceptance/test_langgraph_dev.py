@@ -1,0 +1,279 @@
+"""`mongomem.langgraph` under a real `langgraph dev`, asked over HTTP by LangGraph's own client.
+
+The server enters the factories once in each of its event loops, reports blocking calls in them as
+errors, wraps the saver in an adapter of its own, and keeps its records of threads and runs in its
+directory: states, histories and items are to be in MongoDB."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph_sdk.client import LangGraphClient
+from langgraph_sdk.schema import Command
+from pymongo import MongoClient
+
+from mongomem import MongoSaver
+from support import served_graphs
+from support.databases import with_database
+from support.langgraph_server import LangGraphServer, langgraph_dev, write_config
+from support.openai_server import OpenAIServer
+from support.waits import LOOKS
+
+GRAPHS = {name: f"{served_graphs.__file__}:{name}" for name in ("chat", "log")}
+CHECKPOINTER = {"path": "mongomem.langgraph.checkpointer", "ttl": {"default_ttl": 600}}
+INDEX = {"embed": "openai:text-embedding-3-small", "dims": 1536, "fields": ["text"]}
+STORE = {
+    "path": "mongomem.langgraph.store",
+    "index": INDEX,
+    "ttl": {"default_ttl": 60, "refresh_on_read": True, "sweep_interval_minutes": 5},
+}
+ISOLATED = {"BG_JOB_ISOLATED_LOOPS": "true"}
+"""Each run in the event loop of one of the workers, beside that of the requests."""
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[dict[str, str]]:
+    """Where a server finds a model for embeddings."""
+    with OpenAIServer() as openai:
+        yield {"OPENAI_BASE_URL": openai.base_url, "OPENAI_API_KEY": "test-key"}
+
+
+@pytest.fixture(scope="module")
+def served(
+    model: dict[str, str],
+    mongo_uri: str,
+    shared_database: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[LangGraphServer]:
+    """One server for the tests that need no other; each of them is another user."""
+    environment = {"MONGODB_URI": with_database(mongo_uri, shared_database), **model, **ISOLATED}
+    directory = tmp_path_factory.mktemp("served")
+    write_config(directory, GRAPHS, checkpointer=CHECKPOINTER, store=STORE)
+    with langgraph_dev(directory, environment, "--n-jobs-per-worker", "2") as server:
+        yield server
+        assert "BlockingError" not in server.log
+        assert "Traceback" not in server.log
+
+
+@pytest.fixture
+async def client(served: LangGraphServer) -> AsyncIterator[LangGraphClient]:
+    async with served.client() as client:
+        yield client
+
+
+async def begin(client: LangGraphClient) -> str:
+    """Begin a thread."""
+    return str((await client.threads.create())["thread_id"])
+
+
+def said(text: str) -> dict[str, Any]:
+    """Make the input of the chat."""
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+def of(user: str) -> Any:
+    """Make the config of a run."""
+    return {"configurable": {"user_id": user}}
+
+
+async def say(
+    client: LangGraphClient, user: str, thread_id: str, text: str, **options: Any
+) -> list[str]:
+    """Run the chat, and return the end of the conversation."""
+    state: Any = await client.runs.wait(
+        thread_id, "chat", input=said(text), config=of(user), **options
+    )
+    return texts_of(state)[-3:]
+
+
+def texts_of(state: Any) -> list[str]:
+    return [message["content"] for message in state["messages"]]
+
+
+async def test_threads_and_items_outlive_the_server(
+    model: dict[str, str],
+    tmp_path: Path,
+    mongo_uri: str,
+    mongo_client: MongoClient[Any],
+    database_name: str,
+) -> None:
+    """First with one event loop, then with isolated ones; a person decides after the restart."""
+    environment = {"MONGODB_URI": with_database(mongo_uri, database_name), **model}
+    write_config(tmp_path, GRAPHS, checkpointer=CHECKPOINTER, store=STORE)
+    with langgraph_dev(tmp_path, environment) as server:
+        async with server.client() as client:
+            thread_id = await begin(client)
+            assert await say(client, "ada", thread_id, "tea") == ["tea", "known: []", "1 notes"]
+            await say(client, "ada", thread_id, "refund")
+            before = await client.threads.get_history(thread_id, limit=100)
+            assert (await client.threads.get(thread_id))["status"] == "interrupted"
+    with langgraph_dev(tmp_path, environment | ISOLATED) as server:
+        async with server.client() as client:
+            assert await client.threads.get_history(thread_id, limit=100) == before
+            state: Any = await client.threads.get_state(thread_id)
+            assert (state["next"], texts_of(state["values"])) == (
+                ["answer"],
+                ["tea", "known: []", "1 notes", "refund"],
+            )
+            resumed = await client.runs.wait(
+                thread_id, "chat", command=Command(resume="granted"), config=of("ada")
+            )
+            assert texts_of(resumed)[-2:] == ["decided: granted", "1 notes"]
+            found = await client.store.search_items(["ada", "notes"], query="tea")
+            assert [item["value"] for item in found["items"]] == [{"text": "tea"}]
+        assert "BlockingError" not in server.log
+    saver = MongoSaver(mongo_client, database_name)
+    (thread,) = saver.list_threads(filter={"user_id": "ada"})
+    assert thread.thread_id == thread_id
+    assert not [key for key in thread.metadata if key.startswith("langgraph_auth")]
+
+
+async def test_runs_on_several_threads_at_once(client: LangGraphClient) -> None:
+    """In the event loops of both workers, beside requests in that of the server."""
+    threads = [await begin(client) for _ in range(4)]
+    runs = [say(client, "bea", one, f"thing {number}") for number, one in enumerate(threads)]
+    told, _ = await asyncio.gather(
+        asyncio.gather(*runs), client.store.put_item(["other"], "k", {"text": "thing"})
+    )
+    assert [one[0] for one in told] == [f"thing {number}" for number in range(4)]
+    notes = await client.store.search_items(["bea", "notes"], limit=100)
+    assert {item["key"] for item in notes["items"]} == {one[0] for one in told}
+    states = [await client.threads.get_state(thread) for thread in threads]
+    assert [texts_of(state["values"])[0] for state in states] == [one[0] for one in told]
+
+
+async def test_streamed_steps_and_a_fork(client: LangGraphClient) -> None:
+    thread_id = await begin(client)
+    events = [
+        event
+        async for event in client.runs.stream(
+            thread_id, "chat", input=said("tea"), config=of("cid"), stream_mode="updates"
+        )
+    ]
+    assert [[*event.data] for event in events if event.event == "updates"] == [
+        ["answer"],
+        ["count"],
+    ]
+    first = (await client.threads.get_history(thread_id, limit=100))[-2]
+    assert first["next"] == ["answer"]
+    fork = await client.threads.update_state(
+        thread_id, said("cake"), checkpoint=first["checkpoint"]
+    )
+    run: Any = await client.runs.wait(
+        thread_id, "chat", checkpoint=fork["checkpoint"], config=of("cid")
+    )
+    assert texts_of(run) == ["tea", "cake", "known: ['tea']", "2 notes"]
+
+
+async def test_deltas(client: LangGraphClient) -> None:
+    """The adapter of the server reads their history by its own way through the saver."""
+    thread_id = await begin(client)
+    for number in range(5):
+        state: Any = await client.runs.wait(thread_id, "log", input={"lines": [f"said {number}"]})
+    expected = [
+        line for number in range(5) for line in (f"said {number}", f"line {2 * number + 1}")
+    ]
+    assert state["lines"] == expected
+    history = await client.threads.get_history(thread_id, limit=100)
+    assert [one["values"].get("lines", []) for one in history][-3] == expected[:2]
+
+
+async def test_a_run_that_is_rolled_back_leaves_nothing(client: LangGraphClient) -> None:
+    thread_id = await begin(client)
+    await client.runs.create(thread_id, "chat", input=said("wait"), config=of("dan"))
+    for _ in range(LOOKS):
+        if (await client.threads.get_state(thread_id))["next"]:
+            break
+        await asyncio.sleep(0.01)
+    await say(client, "dan", thread_id, "tea", multitask_strategy="rollback")
+    history = await client.threads.get_history(thread_id, limit=100)
+    texts = {text for one in history for text in texts_of({"messages": [], **one["values"]})}
+    assert texts == {"tea", "known: []", "1 notes"}
+
+
+async def test_threads_are_copied_and_deleted(
+    client: LangGraphClient, mongo_client: MongoClient[Any], shared_database: str
+) -> None:
+    thread_id = await begin(client)
+    await say(client, "eve", thread_id, "refund")
+    copy: Any = await client.threads.copy(thread_id)
+    states = [await client.threads.get_state(one) for one in (thread_id, copy["thread_id"])]
+    assert states[0]["values"] == states[1]["values"]
+    await client.threads.delete(thread_id)
+    resumed = await client.runs.wait(
+        copy["thread_id"], "chat", command=Command(resume="no"), config=of("eve")
+    )
+    assert texts_of(resumed) == ["refund", "decided: no", "0 notes"]
+    listed = MongoSaver(mongo_client, shared_database).list_threads(filter={"user_id": "eve"})
+    assert [thread.thread_id for thread in listed] == [copy["thread_id"]]
+
+
+async def test_runs_without_a_thread_leave_none(
+    client: LangGraphClient, mongo_client: MongoClient[Any], shared_database: str
+) -> None:
+    state = await client.runs.wait(None, "chat", input=said("tea"), config=of("fay"))
+    assert texts_of(state) == ["tea", "known: []", "1 notes"]
+    listed = MongoSaver(mongo_client, shared_database).list_threads(filter={"user_id": "fay"})
+    assert [*listed] == []
+
+
+async def test_the_store_over_http(
+    client: LangGraphClient, mongo_client: MongoClient[Any], shared_database: str
+) -> None:
+    store = client.store
+    for key, text in (("a", "I like jazz"), ("b", "my dog is old"), ("c", "")):
+        await store.put_item(["gus", "notes"], key, {"text": text, "n": 1})
+    await store.put_item(["gus", "plans"], "d", {"text": "jazz"}, index=False, ttl=5)
+    found = await store.search_items(["gus"], query="an old dog", limit=1)
+    assert [item["key"] for item in found["items"]] == ["b"]
+    assert found["items"][0]["score"] > 0
+    found = await store.search_items(["gus"], filter={"text": {"$gt": "I"}})
+    assert {item["key"] for item in found["items"]} == {"a", "b", "d"}
+    assert (await store.get_item(["gus", "notes"], "a"))["value"] == {"text": "I like jazz", "n": 1}
+    listed = await store.list_namespaces(prefix=["gus"])
+    assert sorted(listed["namespaces"]) == [["gus", "notes"], ["gus", "plans"]]
+    items = {
+        item["key"]: item
+        for item in mongo_client[shared_database]["mongomem_store_items"].find(
+            {"key": {"$in": ["a", "b", "c", "d"]}}
+        )
+    }
+    minutes = {key: item["ttl"] for key, item in items.items()}
+    assert minutes == {"a": 60, "b": 60, "c": 60, "d": 5}
+    await store.delete_item(["gus", "notes"], "a")
+    assert await store.get_item(["gus", "notes"], "a") is None
+
+
+@pytest.mark.parametrize(
+    ("part", "environment", "told"),
+    [
+        (
+            {"store": {"path": "mongomem.langgraph.store", "indx": INDEX}},
+            {},
+            "ConfigurationError: Unknown options of store in langgraph.json (LANGGRAPH_STORE):",
+        ),
+        (
+            {},
+            {"MONGODB_URI": "mongodb://127.0.0.1:{free}/app"},
+            "ServerUnavailableError: MongoMemory: no MongoDB server answers within 5 s.",
+        ),
+    ],
+    ids=["an option that is mistyped", "no server"],
+)
+async def test_a_misconfigured_server_says_so_and_ends(
+    part: dict[str, Any],
+    environment: dict[str, str],
+    told: str,
+    tmp_path: Path,
+    free_ports: list[int],
+    mongo_uri: str,
+) -> None:
+    write_config(tmp_path, GRAPHS, checkpointer=CHECKPOINTER, **part)
+    uri = environment.get("MONGODB_URI", mongo_uri).format(free=free_ports[0])
+    with langgraph_dev(tmp_path, {"MONGODB_URI": uri}) as server:
+        assert server.process.returncode
+        assert told in server.log

@@ -43,8 +43,8 @@ _loop.close()
 """
 """Runs cells as a notebook does: one event loop and one namespace for all of them."""
 
-NEEDS_3_11 = "langgraph.checkpoint.mongodb"
-"""A page that imports this needs a package that is for Python 3.11 and newer."""
+NEEDS_3_11 = ("langgraph.checkpoint.mongodb", "import create_deep_agent")
+"""A page that says this needs a package that is for Python 3.11 and newer."""
 
 
 def blocks(document: Path) -> list[tuple[str, str]]:
@@ -57,7 +57,8 @@ def of(document: Path, language: str) -> list[str]:
 
 
 def runs_here(document: Path) -> bool:
-    return sys.version_info >= (3, 11) or NEEDS_3_11 not in document.read_text("utf-8")
+    text = document.read_text("utf-8")
+    return sys.version_info >= (3, 11) or not any(one in text for one in NEEDS_3_11)
 
 
 WITH_CODE = [document for document in DOCUMENTS if of(document, "python") and runs_here(document)]

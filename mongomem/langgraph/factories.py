@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -15,6 +16,8 @@ from mongomem.langgraph.settings import URI, Environment
 from mongomem.local_server.server import local_uri
 from mongomem.memory import MongoMemory
 from mongomem.store.store import MongoStore
+
+logger = logging.getLogger("mongomem")
 
 
 @asynccontextmanager
@@ -80,6 +83,7 @@ def _uri(environment: Environment) -> str:
     if environment.uri:
         return environment.uri
     if environment.is_dev:
+        logger.info("%s is not set: threads and items are in the local server", URI)
         return local_uri()
     raise ConfigurationError(
         f"{URI} is not set: it says which MongoDB holds the threads and the items, for example "

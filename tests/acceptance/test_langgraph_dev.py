@@ -7,6 +7,10 @@ directory: states, histories and items are to be in MongoDB."""
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +25,8 @@ from support import served_graphs
 from support.databases import with_database
 from support.langgraph_server import LangGraphServer, langgraph_dev, write_config
 from support.openai_server import OpenAIServer
-from support.waits import LOOKS
+from support.pages import blocks_of, commands, write_files
+from support.waits import HANG_SECONDS, LOOKS
 
 GRAPHS = {name: f"{served_graphs.__file__}:{name}" for name in ("chat", "log")}
 CHECKPOINTER = {"path": "mongomem.langgraph.checkpointer", "ttl": {"default_ttl": 600}}
@@ -243,6 +248,47 @@ async def test_the_store_over_http(
     assert minutes.items() >= {("a", None), ("d", 5), ("tea", 60)}
     await store.delete_item(["gus", "notes"], "a")
     assert await store.get_item(["gus", "notes"], "a") is None
+
+
+STARTS = "```sh\nlanggraph dev\n```"
+URL = re.compile(r"http://127\.0\.0\.1:\d+")
+
+
+def run(command: str, directory: Path) -> str:
+    """Run a command of the page; return what it prints."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["sh", "-c", command],
+        capture_output=True,
+        text=True,
+        cwd=directory,
+        env={**os.environ, "PATH": path},
+        timeout=HANG_SECONDS,
+    )
+    assert ran.stderr == ""
+    return ran.stdout
+
+
+def test_the_page_leads_where_it_says(tmp_path: Path) -> None:
+    """As a reader follows it, without ``MONGODB_URI``: each ``langgraph dev`` starts the server
+    anew, and the commands up to the next one are run beside it.
+    """
+    page = (Path(__file__).parents[2] / "docs/how-to/langgraph-dev.md").read_text("utf-8")
+    write_files(page, tmp_path)
+    config = next(code for language, code in blocks_of(page) if language == "json")
+    (tmp_path / "langgraph.json").write_text(config, "utf-8")
+    environment = {"MONGODB_URI": "", "MONGOMEM_DATA_DIR": str(tmp_path / "data")}
+    asks = tmp_path / "ask.py"
+    parts = page.split(STARTS)[1:]
+    assert len(parts) == 2
+    for part in parts:
+        with langgraph_dev(tmp_path, environment) as server:
+            asks.write_text(URL.sub(str(server.url), asks.read_text("utf-8")), "utf-8")
+            told = [text for language, text in blocks_of(part) if language == "console"]
+            assert told
+            for command, printed in commands("".join(told)):
+                assert run(command, tmp_path) == printed
+            assert "MONGODB_URI is not set" in server.log
 
 
 @pytest.mark.parametrize(

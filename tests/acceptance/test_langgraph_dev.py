@@ -21,7 +21,7 @@ from langgraph_sdk.schema import Command
 from pymongo import MongoClient
 
 from mongomem import MongoSaver
-from support import served_graphs
+from support import served_auth, served_graphs
 from support.databases import with_database
 from support.langgraph_server import LangGraphServer, langgraph_dev, write_config
 from support.openai_server import OpenAIServer
@@ -57,7 +57,8 @@ def served(
     """One server for the tests that need no other; each of them is another user."""
     environment = {"MONGODB_URI": with_database(mongo_uri, shared_database), **model, **ISOLATED}
     directory = tmp_path_factory.mktemp("served")
-    write_config(directory, GRAPHS, checkpointer=CHECKPOINTER, store=STORE)
+    auth = {"path": f"{served_auth.__file__}:auth"}
+    write_config(directory, GRAPHS, checkpointer=CHECKPOINTER, store=STORE, auth=auth)
     with langgraph_dev(directory, environment, "--n-jobs-per-worker", "2") as server:
         yield server
         assert "BlockingError" not in server.log
@@ -231,23 +232,40 @@ async def test_the_store_over_http(
 ) -> None:
     store = client.store
     for key, text in (("a", "I like jazz"), ("b", "my dog is old"), ("c", "")):
-        await store.put_item(["gus", "notes"], key, {"text": text, "n": 1})
-    await store.put_item(["gus", "plans"], "d", {"text": "jazz"}, index=False, ttl=5)
-    found = await store.search_items(["gus"], query="an old dog", limit=1)
+        await store.put_item(["gil", "notes"], key, {"text": text, "n": 1})
+    await store.put_item(["gil", "plans"], "d", {"text": "jazz"}, index=False, ttl=5)
+    found = await store.search_items(["gil"], query="an old dog", limit=1)
     assert [item["key"] for item in found["items"]] == ["b"]
     assert found["items"][0]["score"] > 0
-    found = await store.search_items(["gus"], filter={"text": {"$gt": "I"}})
+    found = await store.search_items(["gil"], filter={"text": {"$gt": "I"}})
     assert {item["key"] for item in found["items"]} == {"a", "b", "d"}
-    assert (await store.get_item(["gus", "notes"], "a"))["value"] == {"text": "I like jazz", "n": 1}
-    listed = await store.list_namespaces(prefix=["gus"])
-    assert sorted(listed["namespaces"]) == [["gus", "notes"], ["gus", "plans"]]
-    await say(client, "gus", await begin(client), "tea")
+    assert (await store.get_item(["gil", "notes"], "a"))["value"] == {"text": "I like jazz", "n": 1}
+    listed = await store.list_namespaces(prefix=["gil"])
+    assert sorted(listed["namespaces"]) == [["gil", "notes"], ["gil", "plans"]]
+    await say(client, "gil", await begin(client), "tea")
     items = mongo_client[shared_database]["mongomem_store_items"].find()
     minutes = {item["key"]: item.get("ttl_minutes") for item in items}
     # The API passes None on where a request says nothing: such an item lives for ever.
     assert minutes.items() >= {("a", None), ("d", 5), ("tea", 60)}
-    await store.delete_item(["gus", "notes"], "a")
-    assert await store.get_item(["gus", "notes"], "a") is None
+    await store.delete_item(["gil", "notes"], "a")
+    assert await store.get_item(["gil", "notes"], "a") is None
+
+
+async def test_who_is_authenticated_is_the_user_of_a_thread_and_finds_own_items(
+    served: LangGraphServer, mongo_client: MongoClient[Any], shared_database: str
+) -> None:
+    async with served.client(authorization="Bearer gus") as gus:
+        for owner, text in (("gus", "jazz"), ("hal", "jazz"), ("gus", "tea")):
+            await gus.store.put_item(["shared"], f"{owner} {text}", {"owner": owner, "text": text})
+        for more in ({"filter": {"text": "jazz"}}, {"query": "jazz", "limit": 1}):
+            found = await gus.store.search_items(["shared"], **more)
+            assert [item["key"] for item in found["items"]] == ["gus jazz"]
+        thread_id = await begin(gus)
+        state: Any = await gus.runs.wait(thread_id, "chat", input=said("refund"))
+        assert texts_of(state) == ["refund"]
+    (thread,) = MongoSaver(mongo_client, shared_database).list_threads(filter={"user_id": "gus"})
+    assert thread.thread_id == thread_id
+    assert not [key for key in thread.metadata if key.startswith("langgraph_auth")]
 
 
 STARTS = "```sh\nlanggraph dev\n```"

@@ -54,9 +54,9 @@ class LangGraphServer:
         found = ADDRESS.search(self.log)
         return found and found[1]
 
-    def client(self) -> LangGraphClient:
+    def client(self, **headers: str) -> LangGraphClient:
         """Make a client, to be entered in one event loop."""
-        return get_client(url=self.url, timeout=HANG_SECONDS)
+        return get_client(url=self.url, headers=headers, timeout=HANG_SECONDS)
 
     def is_settled(self) -> bool:
         """Say whether it answers, or has ended."""

@@ -19,11 +19,15 @@ def notes_of(config: RunnableConfig) -> tuple[str, str]:
 
 
 async def answer(state: MessagesState, runtime: Runtime, config: RunnableConfig) -> dict[str, Any]:
-    """Tell what is known; ask a person about refunds, and wait for ever where that is said."""
+    """Tell what is known; ask a person about refunds; wait for ever, or call the store in the
+    wrong way, where that is said.
+    """
     store: Any = runtime.store
     said = state["messages"][-1].text
     if said == "wait":
         await asyncio.Event().wait()
+    if said == "block":
+        store.search(notes_of(config))
     if said == "refund":
         return {"messages": [("ai", f"decided: {interrupt('a refund?')}")]}
     found = await store.asearch(notes_of(config), query=said, limit=1)

@@ -22,6 +22,7 @@ from pymongo import MongoClient
 
 from mongomem import MongoSaver
 from support import served_auth, served_graphs
+from support.agents import says
 from support.databases import with_database
 from support.langgraph_server import LangGraphServer, langgraph_dev, write_config
 from support.openai_server import OpenAIServer
@@ -29,6 +30,7 @@ from support.pages import blocks_of, commands, write_files
 from support.waits import HANG_SECONDS, LOOKS
 
 GRAPHS = {name: f"{served_graphs.__file__}:{name}" for name in ("chat", "log")}
+AGENT = {"agent": str(Path(__file__).parents[1] / "support" / "served_agent.py") + ":agent"}
 CHECKPOINTER = {"path": "mongomem.langgraph.checkpointer", "ttl": {"default_ttl": 600}}
 INDEX = {"embed": "openai:text-embedding-3-small", "dims": 1536, "fields": ["text"]}
 STORE = {
@@ -64,7 +66,8 @@ def served(
     store = STORE | {"index": INDEX | {"embed": "./model.py:embed", "dims": 64}}
     model = "from support.bag_of_words import bag_of_words\n\nembed = bag_of_words(64)\n"
     (directory / "model.py").write_text(model, "utf-8")
-    write_config(directory, GRAPHS, checkpointer=CHECKPOINTER, store=store, auth=auth)
+    graphs = GRAPHS | AGENT
+    write_config(directory, graphs, checkpointer=CHECKPOINTER, store=store, auth=auth)
     with langgraph_dev(directory, environment, "--n-jobs-per-worker", "2") as server:
         yield server
         assert "BlockingError" not in server.log
@@ -201,6 +204,20 @@ async def test_deltas(client: LangGraphClient) -> None:
     assert state["lines"] == expected
     history = await client.threads.get_history(thread_id, limit=100)
     assert [one["values"].get("lines", []) for one in history][-3] == expected[:2]
+
+
+async def test_an_agent_whose_memory_tool_is_approved(client: LangGraphClient) -> None:
+    """LangMem's tools take the store of the server."""
+    first, second = await begin(client), await begin(client)
+    jazz = says(("manage_memory", {"content": "I like jazz"}))
+    state: Any = await client.runs.wait(first, "agent", input=jazz, config=of("joe"))
+    assert state["__interrupt__"][0]["value"]["action_requests"][0]["name"] == "manage_memory"
+    approval = Command(resume={"decisions": [{"type": "approve"}]})
+    state = await client.runs.wait(first, "agent", command=approval, config=of("joe"))
+    assert texts_of(state)[-1].startswith("created memory")
+    asked = says(("search_memory", {"query": "music: jazz"}))
+    state = await client.runs.wait(second, "agent", input=asked, config=of("joe"))
+    assert "I like jazz" in texts_of(state)[-1]
 
 
 async def test_a_sync_call_in_an_async_node_fails_at_once(client: LangGraphClient) -> None:

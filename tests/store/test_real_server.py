@@ -193,7 +193,7 @@ def test_round_trips(client: MongoClient, database_name: str, sent: Sent) -> Non
     assert trips(lambda: MongoStore(client, database_name, index=words())) == []
 
 
-def test_beside_a_busy_writer_timestamps_are_read_and_then_what_is_new(
+def test_beside_a_busy_writer_timestamps_are_read_with_what_is_new(
     client: MongoClient, database_name: str, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mongomem.store.vectors.watermark.ALLOWED_LATENESS_SECONDS", 1_000)
@@ -211,9 +211,9 @@ def test_beside_a_busy_writer_timestamps_are_read_and_then_what_is_new(
 
     assert trips("t7") == ["aggregate", "find"]
     foreign.put(NS, "k7", {"text": "fresh"})
-    assert trips("fresh") == ["aggregate", "find", "find"]
+    assert trips("fresh") == ["aggregate", "find"]
     foreign.batch([PutOp(NS, f"k{n}", {"text": f"later{n}"}) for n in range(MAX_DEFERRED + 1)])
-    assert trips("later3") == ["aggregate", "find", "find"]
+    assert trips("later3") == ["aggregate", "find"]
     foreign.batch([PutOp(NS, f"k{n}", {"text": f"last{n}"}) for n in range(MOST_AT_ONCE)])
     assert trips("last11") == ["aggregate", "find", "find", "find"]
     assert trips("last3") == ["aggregate", "find"]

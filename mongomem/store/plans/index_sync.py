@@ -9,7 +9,7 @@ What was acknowledged before a search began is among its candidates, whoever wro
 2. A search that did not load reads what changed above the watermark's floor (`_apply_changes`): one
    read of index entries, and no second one where nothing changed. This comes after step 1, because
    the load of another search may have begun before this search did. Where many of these changes are
-   known the read is of timestamps alone, and the others are a read behind it (`_unread_changes`).
+   known the read is of their timestamps alone, and of those behind them whole (`_unread_changes`).
 3. A few changes are left out of the index and returned beside it: the caller reads them among its
    candidates. Then the floor stays, so the next search meets the same changes again. More changes
    are loaded by a second read, and the floor rises. A small index with words, and any index
@@ -29,7 +29,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
 from bson.timestamp import Timestamp
 
 from mongomem.engine.commands import (
@@ -37,6 +36,7 @@ from mongomem.engine.commands import (
     Document,
     Find,
     RunCommand,
+    decoded,
     slices,
 )
 from mongomem.engine.effects import Compute, Sleep
@@ -56,12 +56,12 @@ from mongomem.store.plans.read import find_by_id, find_with_hint, newest_timesta
 from mongomem.store.vectors.fusion import Ranking
 from mongomem.store.vectors.index_cache import CachedIndex
 from mongomem.store.vectors.known_changes import (
-    GROUP,
     NOTHING,
     Numbers,
     below,
-    decode_numbers,
     first_unknown,
+    split,
+    timestamps_and_later,
 )
 from mongomem.store.vectors.memory_index import Change, Columns, MemoryIndex
 from mongomem.store.vectors.selection import Candidate
@@ -310,12 +310,11 @@ async def _apply_items(
     counts_all = scope.indexing.analyser is not None and cached.is_small
     if not (unread.count < MOST_AT_ONCE or counts_all):
         return False
-    changed, fields = (
-        _changed_above(scope, unread.above),
-        changed_fields(scope.indexing),
-    )
-    find = Find(scope.context.items, changed, fields, limit=MOST_AT_ONCE)
-    found = await find_with_hint(scope.context, BY_CHANGE, find)
+    found = unread.documents
+    if found is None:
+        changed, fields = _changed_above(scope, unread.above), changed_fields(scope.indexing)
+        find = Find(scope.context.items, changed, fields, limit=MOST_AT_ONCE)
+        found = await find_with_hint(scope.context, BY_CHANGE, find)
     if len(found) == MOST_AT_ONCE:
         return False
     changes = timestamps_in(found)
@@ -347,35 +346,35 @@ class Unread:
         above: They have timestamps above this one, and so may have some that are known.
         count: How many these are; infinite where nobody counted.
         known: The other changes above the watermark's floor, which are known.
+        documents: What was read of them already, all that `changes_in` needs.
     """
 
     above: Timestamp
     count: float = math.inf
     known: Numbers = field(default_factory=lambda: NOTHING)
+    documents: Sequence[Document] | None = None
 
 
 async def _unread_changes(scope: IndexScope, cached: CachedIndex) -> Unread:
     """Find out which changes above the watermark's floor are to be read. Beside a busy writer
-    thousands are known. Then the timestamps alone are read, by the server into one array: an item
-    that was changed again meanwhile has moved up, to where ids are still to be read.
+    thousands are known. Then of those up to the highest timestamp seen the timestamps alone are
+    read, by the server into one array, and those behind it whole. An item that is changed again
+    meanwhile moves up, to where the read has still to come.
     """
     floor = cached.watermark.floor
     if not cached.knows_many:
         return Unread(floor)
-    met = await _timestamps_above(scope, floor)
+    highest = max(floor, cached.watermark.highest)
+    later = [{"$limit": MOST_AT_ONCE}, {"$project": changed_fields(scope.indexing)}]
+    items = scope.context.items
+    read = AggregateRaw(items, timestamps_and_later(items, scope.path, floor, highest, later))
+    met, behind = split(await read_with_hint(scope.context, BY_CHANGE, read))
+    documents = [*map(decoded, behind)]
     lowest = first_unknown(met, cached.known)
     if lowest is None:
-        return Unread(floor, 0, met)
+        return Unread(highest, len(documents), met, documents)
     known = met[met < lowest]
-    return Unread(below(lowest), len(met) - len(known), known)
-
-
-async def _timestamps_above(scope: IndexScope, timestamp: Timestamp) -> Numbers:
-    """Read the timestamps alone of what changed above a timestamp."""
-    pipeline = [{"$match": _changed_above(scope, timestamp)}, {"$group": GROUP}]
-    groups = AggregateRaw(scope.context.items, pipeline)
-    found = await read_with_hint(scope.context, BY_CHANGE, groups)
-    return np.concatenate([NOTHING, *map(decode_numbers, found)])
+    return Unread(below(lowest), len(met) - len(known) + len(documents), known)
 
 
 def _changed_above(scope: IndexScope, timestamp: Timestamp) -> Document:

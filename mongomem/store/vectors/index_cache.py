@@ -148,11 +148,12 @@ class CachedIndex(Guarded):
             self._note_added(items.ids)
             return self.index.load(items)
 
-    def upsert(self, changes: Sequence[Change], latest: Timestamp = HIGHEST_TIMESTAMP) -> list[str]:
+    def upsert(self, changes: Iterable[Change], latest: Timestamp = HIGHEST_TIMESTAMP) -> list[str]:
         """See `MemoryIndex.upsert`."""
         with self._lock:
-            self._note_added([change.id for change in changes])
-            return self.index.upsert(changes, latest)
+            listed = [*changes]
+            self._note_added([change.id for change in listed])
+            return self.index.upsert(listed, latest)
 
     def remove(self, deleted: Mapping[str, Timestamp]) -> None:
         """See `MemoryIndex.remove`."""

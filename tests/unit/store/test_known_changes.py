@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 from typing import Any
 
 import bson
@@ -131,12 +132,22 @@ class PlayedServer:
             began = datetime.fromtimestamp(100, timezone.utc)
             return {"localTime": began + timedelta(seconds=self.now)}
         if isinstance(command, AggregateRaw):
-            above = command.pipeline[0]["$match"]["changed_at"]["$gt"]
-            met = sorted(
-                one for one in map(self.changed_at, self.visible().values()) if one > above
-            )
-            return [group(met)] if met else []
+            return list(map(bson.encode, self.aggregated(*command.pipeline)))
         return list(self.found(command))
+
+    def aggregated(self, match: Any, _group: Any, union: Any) -> Iterator[dict[str, Any]]:
+        """Answer a read of timestamps up to one, and of the changes behind it."""
+        bounds = match["$match"]["changed_at"]
+        met = sorted(
+            one
+            for one in map(self.changed_at, self.visible().values())
+            if bounds["$gt"] < one <= bounds["$lte"]
+        )
+        if met:
+            yield {"_id": None, "t": met}
+        later, *_, limit, project = union["$unionWith"]["pipeline"]
+        find = Find("", later["$match"], project["$project"])
+        yield from islice(self.found(find), limit["$limit"])
 
     def found(self, command: Find) -> Iterator[dict[str, Any]]:
         """Answer a read by ids, of changes, or of a page."""
@@ -237,6 +248,12 @@ def test_known_changes_are_not_read_again() -> None:
     server.commands.clear()
     searched(context, server)
     assert [type(command) for command in server.commands] == [AggregateRaw]
+    new = [Write(server.now, item_id(3_000 + n), Timestamp(104, 9_000 + n)) for n in range(20)]
+    server.writes.extend(new)
+    server.commands.clear()
+    synced = searched(context, server)
+    assert [type(command) for command in server.commands] == [AggregateRaw, Compute]
+    assert {write.item for write in new} <= synced.cached.timestamps().keys()
     late = Write(server.now, item_id(5_000), Timestamp(101, 9_000))
     server.writes.append(late)
     server.commands.clear()

@@ -190,6 +190,13 @@ def test_round_trips(client: MongoClient, database_name: str, sent: Sent) -> Non
             2 if is_deferred else 3
         )
     assert trips(lambda: store.list_namespaces()) == ["aggregate"]
+    store.put(("users", "u2"), "a", {"text": "fish"})
+    assert trips(lambda: store.search(("users", "u2"), query="fish", limit=1)) == ["find", "find"]
+    cold = MongoStore(client, database_name, index=words(fields=["text"]))
+    assert trips(lambda: cold.search(("users", "u2"), query="fish", limit=1)) == [
+        *("find", "aggregate", "aggregate"),  # the configuration, an item, whether Atlas answers
+        *("hello", "find", "find"),
+    ]
     assert trips(lambda: MongoStore(client, database_name, index=words())) == []
 
 

@@ -197,14 +197,19 @@ async def _load(scope: IndexScope, cached: CachedIndex) -> None:
 
 
 async def _server_clock(scope: IndexScope) -> tuple[int, list[Timestamp]]:
-    """Ask for the time of day of the server that gives timestamps, in seconds since 1970.
+    """Ask for the time of day of the server that gives timestamps, in seconds since 1970. One of
+    some seconds ago does too, so it is not asked for each index.
 
     A mongos gives no timestamps, and a mongomock does not say the time. There the newest timestamp
     of the prefix is returned instead, and 0 as the time.
     """
+    state, now = scope.context.setup_state, scope.context.monotonic()
+    if recent := state.recent_server_time(now):
+        return recent, []
     hello = await RunCommand({"hello": 1})
     if "localTime" in hello and hello.get("msg") != "isdbgrid":
-        return int(as_utc(hello["localTime"]).timestamp()), []
+        state.note_server_time(int(as_utc(hello["localTime"]).timestamp()), now)
+        return state.server_time, []
     newest = await newest_timestamp(scope.context, scope.path)
     return 0, [] if newest is None else [newest]
 

@@ -199,8 +199,9 @@ class CachedIndex(Guarded):
             return self.index.search(ranking.vector, count, restrict_to, ranking.words)
 
     def _note_added(self, ids: Collection[str]) -> None:
-        self.version += 1
-        self._matching.add_changed(ids, self.index.item_count)
+        if ids:
+            self.version += 1
+            self._matching.add_changed(ids, self.index.item_count)
 
     def _remove(self, deleted: Mapping[str, Timestamp]) -> None:
         """Remove items. Their changes are no longer known: one that is there is read again."""

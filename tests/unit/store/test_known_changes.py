@@ -178,10 +178,10 @@ def context_of(server: PlayedServer) -> Context:
     return replace(made, monotonic=lambda: server.now, unix_time=lambda: 100 + server.now)
 
 
-def searched(context: Context, server: PlayedServer) -> Any:
+def searched(context: Context, server: PlayedServer, path: str = "u") -> Any:
     assert context.indexing
     server.fingerprint = context.indexing.fingerprint
-    plan, reply = synced_index(IndexScope(context, context.indexing, "u")), None
+    plan, reply = synced_index(IndexScope(context, context.indexing, path)), None
     while True:
         try:
             reply = server.answer(plan.send(reply))
@@ -272,3 +272,13 @@ def test_after_a_load_one_window_of_changes_is_read() -> None:
     newest = server.writes[-1].changed_at
     assert floors[1] < newest
     assert floors[ALLOWED_LATENESS_SECONDS + 1] == newest
+
+
+def test_the_time_of_day_counts_for_some_seconds() -> None:
+    server = PlayedServer([], "")
+    context = context_of(server)
+    for path, pause, is_asked in (("u", 0.0, True), ("v", 9.0, False), ("w", 1.1, True)):
+        server.now += pause
+        server.commands.clear()
+        searched(context, server, path)
+        assert any(isinstance(command, RunCommand) for command in server.commands) is is_asked

@@ -158,7 +158,7 @@ async def scan_prefix(
 def _only(items: Columns, candidates: Iterable[Candidate]) -> Columns:
     """Choose the items that are candidates."""
     ids = {item for _, item in candidates}
-    return items.only(lambda item, _: item in ids)
+    return items.at([place for place, item in enumerate(items.ids) if item in ids])
 
 
 async def _ensure_loaded(scope: IndexScope, cached: CachedIndex) -> bool:

@@ -11,7 +11,7 @@ deleted item that is still here costs one candidate and never a wrong answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -73,7 +73,7 @@ class Columns:
     each of them would cost more than its ranking.
 
     Attributes:
-        ids: Distinct.
+        ids: Theirs. Shards may give two items one id: the first one counts.
         codes: See `Change`.
         terms: See `Change`.
     """
@@ -82,10 +82,8 @@ class Columns:
     codes: Sequence[Any] = ()
     terms: Sequence[Any] = ()
 
-    def only(self, is_wanted: Callable[[str, Any], bool]) -> Columns:
-        """Choose items by their ids and codes."""
-        pairs = zip(self.ids, self.codes, strict=True)
-        places = [place for place, pair in enumerate(pairs) if is_wanted(*pair)]
+    def at(self, places: Sequence[int]) -> Columns:
+        """Choose the items at some places."""
         columns = (self.ids, self.codes, self.terms)
         return Columns(*([column[place] for place in places] for column in columns))
 
@@ -147,8 +145,10 @@ class MemoryIndex:
         Returns the ids of the items whose codes are damaged. They are kept without a vector.
         """
         timestamps = self._timestamps
-        if not timestamps.keys().isdisjoint(items.ids):
-            items = items.only(lambda item, _: item not in timestamps)
+        if len({*items.ids}) < len(items.ids) or not timestamps.keys().isdisjoint(items.ids):
+            first = {item: place for place, item in reversed([*enumerate(items.ids)])}
+            new = (place for item, place in first.items() if item not in timestamps)
+            items = items.at(sorted(new))
         timestamps.update(dict.fromkeys(items.ids, LOWEST_TIMESTAMP))
         return self._add(items)
 
@@ -242,7 +242,7 @@ class MemoryIndex:
     def _add(self, items: Columns) -> list[str]:
         """Add the rows and the terms of items that have none; return those with damaged codes."""
         if type(None) in {*map(type, items.codes)}:
-            items = items.only(lambda _, codes: codes is not None)
+            items = items.at([n for n, codes in enumerate(items.codes) if codes is not None])
         self._words.add(items.ids, items.terms, items.codes)
         damaged = self._append_sound(items)
         self._pack_words()
@@ -252,7 +252,8 @@ class MemoryIndex:
         """Append the codes of items; return the ids of those whose codes are damaged."""
         if self._append(items):
             return []
-        sound = items.only(lambda _, codes: are_codes(codes, self.dims))
+        codes = enumerate(items.codes)
+        sound = items.at([place for place, own in codes if are_codes(own, self.dims)])
         self._append(sound)
         return [*{*items.ids}.difference(sound.ids)]
 

@@ -128,6 +128,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("upkeep", "inspection", "checkpoint", "store", "memory", "user_data", "schema"),
         "engine.commands",
     },
+    "langgraph": {
+        *("langgraph", "memory", "checkpoint.saver", "checkpoint.serde.default", "store.store"),
+        *("embeddings", "engine.client_context", "local_server.server"),
+    },
     "command_line": {
         *("command_line", "inspection", "migration", "memory", "local_server.server"),
         *("backup", "upkeep", "user_data", "user_labels", "store.plans.reindex"),

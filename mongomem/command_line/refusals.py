@@ -51,14 +51,19 @@ def line_of(error: BaseException, advice: str = "") -> str:
     if isinstance(error, OperationFailure) and error.code in UNAUTHORIZED:
         return _missing_right(error)
     said = without_secrets(" ".join(str(error).split()))
-    if isinstance(error, ThreadNotFoundError):
-        return f"{said}: mongomem threads lists those that are there"
     if isinstance(error, Refusal | MongomemError):
-        return said.partition(" open_timeout=")[0].rstrip(".")
+        return _own(error, said)
     if isinstance(error, PyMongoError | OSError):
         short = re.split(r" \(configured timeouts|, Timeout: |, full error: ", said)[0]
         return f"{type(error).__name__}: {short}{then}"
     return f"{type(error).__name__}: {said}"
+
+
+def _own(error: BaseException, said: str) -> str:
+    """Say what an error of ours says, and what of it is a command's."""
+    if isinstance(error, ThreadNotFoundError):
+        return f"{said}: mongomem threads lists those that are there"
+    return said.partition(" open_timeout=")[0].rstrip(".")
 
 
 def _missing_right(error: OperationFailure) -> str:

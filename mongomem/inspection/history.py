@@ -10,7 +10,7 @@ from typing import Any
 
 from mongomem.arguments import checked_number, shown
 from mongomem.checkpoint.damage import UNREADABLE
-from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint, StoredWrite
+from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint
 from mongomem.checkpoint.documents.collections import CHECKPOINT, VISIBLE
 from mongomem.checkpoint.documents.config import CheckpointRef, identifier
 from mongomem.checkpoint.documents.fields import living_epoch
@@ -99,10 +99,8 @@ async def history(
     read: list[_Read] = []
     for page in slices(documents[:most], PAGE):
         read += await _read(context, page, damaged)
-    writes = await _written(context, name, [one.stored.ref for one in read], damaged)
-    versions = {one.stored.ref: one.versions for one in read}
-    steps = [_step(one, versions, writes.get(one.stored.ref, ())) for one in read]
-    return History(name, steps, len(documents) > most, damaged)
+    said = await _written(context, name, [one.stored.ref for one in read], damaged)
+    return History(name, _steps(read, said), len(documents) > most, damaged)
 
 
 async def checkpoint_documents(
@@ -220,19 +218,20 @@ async def _written(
     found: dict[CheckpointRef, list[Said]] = {}
     for document in await Find(context.saver.writes, query):
         try:
-            (write,) = await read_writes(context.saver, [document])
-            value = await _value(context, write)
+            ref, said = await _said(context, document)
         except UNREADABLE as error:
             damaged.append(str(error))
         else:
-            said = [(write.channel, described(one)) for one in _each(write.channel, value)]
-            found.setdefault(write.ref, []).extend(said)
+            found.setdefault(ref, []).extend(said)
     return found
 
 
-async def _value(context: Context, write: StoredWrite) -> Any:
+async def _said(context: Context, document: Document) -> tuple[CheckpointRef, list[Said]]:
+    """Read a pending write; return its checkpoint, and what it says."""
+    (write,) = await read_writes(context.saver, [document])
     (data,) = await load_values(context.saver, [(write.ref, write.value)])
-    return deserialize(context.saver, write.ref, write.value, data)
+    value = deserialize(context.saver, write.ref, write.value, data)
+    return write.ref, [(write.channel, described(one)) for one in _each(write.channel, value)]
 
 
 def _each(channel: str, value: Any) -> Iterable[Any]:
@@ -241,6 +240,13 @@ def _each(channel: str, value: Any) -> Iterable[Any]:
         return [value]
     held = value if isinstance(value, list | tuple) else [value]
     return [getattr(one, "value", one) for one in held]
+
+
+def _steps(
+    read: Sequence[_Read], said: Mapping[CheckpointRef, Sequence[Said]]
+) -> list[HistoryStep]:
+    versions = {one.stored.ref: one.versions for one in read}
+    return [_step(one, versions, said.get(one.stored.ref, ())) for one in read]
 
 
 def _step(

@@ -20,6 +20,9 @@ from mongomem.store.plans.setup import stored_config
 
 PAGE_ITEMS = 20_000
 
+LOCAL_MODELS: Mapping[str, str] = {"local:minilm": "local:minilm", "local:wordllama": "local"}
+"""How the settings begin to call the local models, and how an index configuration does."""
+
 NO_MODEL = "none"
 """What the settings call what embeds nothing."""
 
@@ -180,10 +183,18 @@ def index_config(settings: Document | None) -> dict[str, Any] | None:
         return None
     model, analyser = str(settings.get("model")), settings.get("analyser")
     words = {"language": str(analyser).partition("-")[0]} if analyser else {"rank": "vector"}
-    kind, _, _ = model.partition(":")
-    if model != NO_MODEL and kind not in ("openai", "local"):
-        return None
-    embedder: dict[str, Any] = {"embed": model if kind == "openai" else kind}
-    embedder |= {name: settings.get(name) for name in ("dims", "metric")}
-    own = {"rank": "words"} if model == NO_MODEL else embedder
-    return {"fields": settings.get("fields"), **words, **own}
+    told = {"fields": settings.get("fields"), **words}
+    if model == NO_MODEL:
+        return {**told, "rank": "words"}
+    embed = embedder_called(model)
+    return embed and {**told, **embed, "dims": settings["dims"], "metric": settings["metric"]}
+
+
+def embedder_called(model: str) -> dict[str, Any] | None:
+    """Return what embeds with a model, by the name that the settings have for it; None where that
+    tells no more than that it is another one.
+    """
+    for start, embed in LOCAL_MODELS.items():
+        if model.startswith(start):
+            return {"embed": embed}
+    return {"embed": model} if model.startswith("openai:") else None

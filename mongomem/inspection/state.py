@@ -32,6 +32,11 @@ class PendingWrite:
     channel: str
     value: Any
 
+    def json(self, bounds: Bounds) -> dict[str, Any]:
+        """Return it as JSON, its value bounded."""
+        value = plain(self.value, bounds)
+        return {"task_id": self.task_id, "channel": self.channel, "value": value}
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -84,10 +89,7 @@ class State:
             "next": list(self.next),
             "values": {name: plain(one, bounds) for name, one in self.values.items()},
             "bytes": dict(self.sizes),
-            "pending_writes": [
-                {"task_id": one.task_id, "channel": one.channel, "value": plain(one.value, bounds)}
-                for one in self.writes
-            ],
+            "pending_writes": [one.json(bounds) for one in self.writes],
             "interrupts": [plain(one, bounds) for one in self.asked()],
             "errors": [plain(one, bounds) for one in self.failed()],
             "unrevived": list(self.unrevived),

@@ -96,9 +96,13 @@ def _message_lines(message: Mapping[str, Any]) -> Iterator[str]:
         yield f"{INDENT}{line}"
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
-        if isinstance(call, Mapping):
-            arguments = json.dumps(call.get("args"), ensure_ascii=False)
-            yield f"{INDENT}calls {call.get('name')} {arguments}"
+        yield f"{INDENT}{_call_text(call)}"
+
+
+def _call_text(call: Any) -> str:
+    if not isinstance(call, Mapping):
+        return json_line(call)
+    return f"calls {call.get('name')} {json.dumps(call.get('args'), ensure_ascii=False)}"
 
 
 def indented(lines: Iterable[str], mark: str = INDENT) -> Iterator[str]:

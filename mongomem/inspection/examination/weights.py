@@ -102,8 +102,11 @@ async def _see_channels(
         for channel, size in await _channel_sizes(context, documents):
             if size > LARGE_CHANNEL:
                 found[f"{channel} of {name} ({text_of_bytes(size)})"] = size
-    if not found:
-        return
+    if found:
+        _say_channels(findings, found)
+
+
+def _say_channels(findings: Findings, found: Mapping[str, int]) -> None:
     say = findings.warning if max(found.values()) > HUGE_CHANNEL else findings.note
     say(
         "large_channel",

@@ -120,6 +120,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("inspection", "checkpoint", "store", "cache", "memory", "display"),
         *("engine.clock", "engine.commands", "schema"),
     },
+    "langgraph": {
+        *("langgraph", "memory", "checkpoint.saver", "checkpoint.serde.default", "store.store"),
+        *("embeddings", "engine.client_context", "local_server.server"),
+    },
     "command_line": {
         *("command_line", "inspection", "migration", "memory", "local_server.server"),
         *("checkpoint.saver", "checkpoint.serde.default", "store.store", "display"),

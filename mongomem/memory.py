@@ -19,6 +19,7 @@ from mongomem.checkpoint.context import checked_keys
 from mongomem.checkpoint.documents.config import Identifier, identifier
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
+from mongomem.engine.commands import Plan
 from mongomem.engine.runners import begins_at_call
 from mongomem.errors import ConfigurationError, InvalidInputError, MongomemError, UsageError
 from mongomem.options import checked_options
@@ -41,7 +42,7 @@ HELD_OPTIONS: Mapping[str, Callable[..., Any]] = {
 }
 """The options of a memory that hold options of what it is made of."""
 
-SHARED_OPTIONS = frozenset({"db_name", "collection_prefix", "auto_setup"})
+SHARED_OPTIONS = frozenset({"db_name", "collection_prefix", "auto_setup", "slow_ms"})
 """What saver, store and cache have in common: an option of the memory, so that it is of all."""
 
 
@@ -91,6 +92,9 @@ class MongoMemory:
         saver_options: Further options of `MongoSaver`.
         store_options: Further options of `MongoStore`.
         cache_options: Further options of `MongoCache`.
+        slow_ms: From how many milliseconds on a call is told by the logger ``mongomem``, in one
+            line; None for none. Spans of OpenTelemetry need no option
+            (docs/how-to/observe.md).
 
     Does no I/O.
     """
@@ -111,12 +115,17 @@ class MongoMemory:
         saver_options: Mapping[str, Any] | None = None,
         store_options: Mapping[str, Any] | None = None,
         cache_options: Mapping[str, Any] | None = None,
+        slow_ms: float | None = None,
     ) -> None:
         self._client = client
         self._owns_client = False
         (self._user_key,) = checked_keys("user_key", (user_key,))
         self._user_namespace = _checked_namespace_function(user_namespace)
-        shared: dict[str, Any] = {"collection_prefix": collection_prefix, "auto_setup": auto_setup}
+        shared: dict[str, Any] = {
+            "collection_prefix": collection_prefix,
+            "auto_setup": auto_setup,
+            "slow_ms": slow_ms,
+        }
         own_saver = _held("saver_options", saver_options, serde=serde, ttl=thread_ttl)
         others = checked_keys("metadata_indexes", own_saver.get("metadata_indexes", ()))
         own_saver["metadata_indexes"] = (user_key, *others)
@@ -297,12 +306,15 @@ class MongoMemory:
             InvalidInputError: Something cannot be imported, or a thread of that id is another
                 user's; names it. Nothing was written.
         """
-        return self._runners.run(import_json(data, self._whose))
+        return self._runners.run(self._importing(data))
 
     @begins_at_call
     def aimport_user(self, data: str | bytes | Mapping[str, Any]) -> Coroutine[Any, Any, Imported]:
         """Do what `import_user` does."""
-        return self._runners.arun(import_json(data, self._whose))
+        return self._runners.arun(self._importing(data))
+
+    def _importing(self, data: Any) -> Plan[Imported]:
+        return self.saver._observed("import_user", import_json(data, self._whose))
 
     def _whose(self, user_id: Identifier) -> Whose:
         return self.user(user_id)._whose()

@@ -1,4 +1,4 @@
-"""The commands that are no round trip to MongoDB: computing, embedding, waiting.
+"""The commands that are no round trip to MongoDB: computing, embedding, waiting, telling.
 
 What a command is stands in `mongomem.engine.commands`.
 """
@@ -51,6 +51,27 @@ class Compute(Command[T]):
 
     def put_off(self) -> Compute[T]:
         return self if self.detached is None else Compute(self.detached(), self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUse(Command[None]):
+    """Tell whoever observes the operation how much of what it looked for was remembered: nothing to
+    be done where nobody does (`mongomem.telemetry`).
+    """
+
+    computes: ClassVar[bool] = True
+
+    hits: int
+    misses: int
+
+    def blocks(self) -> bool:
+        return False
+
+    def perform(self, database: Any) -> None:
+        """Do nothing."""
+
+    async def aperform(self, database: Any) -> None:
+        """Do nothing."""
 
 
 class Embeds(Protocol):

@@ -17,6 +17,7 @@ from mongomem.arguments import shown
 from mongomem.cache.cache import MongoCache
 from mongomem.checkpoint.context import checked_keys
 from mongomem.checkpoint.documents.config import Identifier, identifier
+from mongomem.checkpoint.retention.policy import Retention
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
 from mongomem.engine.commands import Plan
@@ -95,6 +96,7 @@ class MongoMemory:
         slow_ms: From how many milliseconds on a call is told by the logger ``mongomem``, in one
             line; None for none. Spans of OpenTelemetry need no option
             (docs/how-to/observe.md).
+        retention: What is kept of threads, see `MongoSaver`; None: all.
 
     Does no I/O.
     """
@@ -116,6 +118,7 @@ class MongoMemory:
         store_options: Mapping[str, Any] | None = None,
         cache_options: Mapping[str, Any] | None = None,
         slow_ms: float | None = None,
+        retention: Retention | None = None,
     ) -> None:
         self._client = client
         self._owns_client = False
@@ -126,7 +129,9 @@ class MongoMemory:
             "auto_setup": auto_setup,
             "slow_ms": slow_ms,
         }
-        own_saver = _held("saver_options", saver_options, serde=serde, ttl=thread_ttl)
+        own_saver = _held(
+            "saver_options", saver_options, serde=serde, ttl=thread_ttl, retention=retention
+        )
         others = checked_keys("metadata_indexes", own_saver.get("metadata_indexes", ()))
         own_saver["metadata_indexes"] = (user_key, *others)
         own_store = _held("store_options", store_options, index=index, ttl=ttl)
@@ -209,8 +214,8 @@ class MongoMemory:
         await self.aclose()
 
     def close(self) -> None:
-        """Close the ``MongoClient`` that `connect` opened. A client that was passed in stays open:
-        its owner closes it.
+        """Stop the retention, and close the ``MongoClient`` that `connect` opened. A client that
+        was passed in stays open: its owner closes it.
 
         Raises:
             UsageError: The client is an ``AsyncMongoClient``.
@@ -220,12 +225,13 @@ class MongoMemory:
                 "close() was called, but the client is an AsyncMongoClient: write `await "
                 "memory.aclose()`."
             )
+        self.saver.close()
         if self._owns_client:
             self._client.close()
 
     async def aclose(self) -> None:
-        """Close the ``AsyncMongoClient`` that `aconnect` opened. A client that was passed in stays
-        open.
+        """Stop the retention, and close the ``AsyncMongoClient`` that `aconnect` opened. A client
+        that was passed in stays open.
 
         Raises:
             UsageError: The client is no ``AsyncMongoClient``.
@@ -235,6 +241,7 @@ class MongoMemory:
             raise UsageError(
                 f"aclose() was called, but the client is a {kind}: write `memory.close()`."
             )
+        await self.saver.aclose()
         if self._owns_client:
             await self._client.close()
 

@@ -63,6 +63,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("checkpoint.documents", "checkpoint.serde", "schema"),
         *("engine.commands", "engine.effects", "engine.writes"),
     },
+    "checkpoint.retention": {
+        *("checkpoint.retention", "checkpoint.plans", "checkpoint.context"),
+        *("checkpoint.documents", "checkpoint.serde"),
+        *("engine.commands", "engine.effects", "engine.workers", "engine.writes"),
+    },
     "store.vectors": {"store.vectors", "store.words", "engine.locks"},
     "store.words": {"store.words"},
     "store.damage": set(),
@@ -212,7 +217,11 @@ LAYERED = {
     for name, tree in MODULES.items()
     if name.removeprefix("mongomem.").startswith(BELOW_THE_ENGINE) and name not in ON_LOOPS
 }
-PLANS = sorted(name for name in LAYERED if ".plans." in name and not name.endswith("__init__"))
+PLANS = sorted(
+    name
+    for name in LAYERED
+    if (".plans." in name or ".retention." in name) and not name.endswith("__init__")
+)
 PURE = sorted(
     name for name in LAYERED if {"documents", "serde", "vectors", "words"} & set(name.split("."))
 )

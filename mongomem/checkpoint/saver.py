@@ -40,6 +40,7 @@ from mongomem.checkpoint.context import (
     checked_clock,
     checked_grace,
     checked_keys,
+    checked_policy,
     lifetime,
 )
 from mongomem.checkpoint.documents.collections import Collections
@@ -47,8 +48,10 @@ from mongomem.checkpoint.documents.list_query import ListQuery, checked_query
 from mongomem.checkpoint.plans import put, put_writes, read
 from mongomem.checkpoint.plans.delta_history import get_delta_channel_history
 from mongomem.checkpoint.plans.setup import setup
+from mongomem.checkpoint.retention.background import RetentionWork
+from mongomem.checkpoint.retention.policy import Retention, checked_retention
 from mongomem.checkpoint.serde.default import checked_allowlist, checked_serde
-from mongomem.checkpoint.serde.serializer import Policy, ValueSerializer
+from mongomem.checkpoint.serde.serializer import ValueSerializer
 from mongomem.checkpoint.serde.versions import Version, next_version
 from mongomem.checkpoint.thread_methods import ThreadMethods
 from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
@@ -107,6 +110,8 @@ class MongoSaver(ThreadMethods):
         slow_ms: From how many milliseconds on a call is told by the logger ``mongomem``, in one
             line; None for none. Spans of OpenTelemetry need no option
             (docs/how-to/observe.md).
+        retention: What is kept of threads: the rest goes beside the puts, a few threads at a time,
+            by one process at a time. None: nothing goes by itself. End with `close` or `aclose`.
 
     Does no I/O. Errors: `mongomem.errors`; those of the driver pass through.
     """
@@ -131,6 +136,7 @@ class MongoSaver(ThreadMethods):
         allow_unbound: bool = True,
         check_chunks: bool = True,
         slow_ms: float | None = None,
+        retention: Retention | None = None,
     ) -> None:
         super().__init__(serde=checked_serde(serde))
         self._made: tuple[object, Context | None] = None, None
@@ -141,6 +147,7 @@ class MongoSaver(ThreadMethods):
         )
         collections = Collections(checked_prefix(collection_prefix))
         self._observed = Observer.of("saver", client, db_name, collections.checkpoints, slow_ms)
+        self._retention = RetentionWork(checked_retention(retention), self._observed)
         self._options = Options(
             collections,
             lifetime(ttl),
@@ -149,11 +156,7 @@ class MongoSaver(ThreadMethods):
             checked_keys("metadata_indexes", metadata_indexes),
             checked_flag("auto_setup", auto_setup, ConfigurationError),
             checked_clock(clock),
-            Policy(
-                checked_flag("allow_plaintext", allow_plaintext, ConfigurationError),
-                checked_flag("allow_unbound", allow_unbound, ConfigurationError),
-                checked_flag("check_chunks", check_chunks, ConfigurationError),
-            ),
+            checked_policy(allow_plaintext, allow_unbound, check_chunks),
         )
 
     @classmethod
@@ -349,8 +352,9 @@ class MongoSaver(ThreadMethods):
         return self._observed("list", page, thread_id=query.place.get("thread_id"))
 
     def _putting(self, config: Any, checkpoint: Any, metadata: Any) -> Plan[RunnableConfig]:
-        plan = put.put(self._context(), config, checkpoint, metadata)
-        return self._observed("put", plan, config=config)
+        context = self._context()
+        plan = put.put(context, config, checkpoint, metadata)
+        return self._then_retain(context, self._observed("put", plan, config=config))
 
     def _putting_writes(self, config: Any, *arguments: Any) -> Plan[None]:
         plan = put_writes.put_writes(self._context(), config, *arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
@@ -16,9 +16,15 @@ from mongomem.checkpoint.plans.copy_thread import copy_thread
 from mongomem.checkpoint.plans.delete import then_clean
 from mongomem.checkpoint.plans.prune import PruneReport
 from mongomem.checkpoint.plans.threads import delete_idle_threads, list_threads, update_thread
+from mongomem.checkpoint.retention.apply_retention import apply_retention
+from mongomem.checkpoint.retention.background import RetentionWork, then_retain
+from mongomem.checkpoint.retention.policy import Retention
+from mongomem.checkpoint.retention.sweep import RetentionReport
 from mongomem.engine.commands import Plan
-from mongomem.engine.runners import Runners, begins_at_call
+from mongomem.engine.runners import Runners, begins_at_call, named
 from mongomem.telemetry.observer import Observer
+
+T = TypeVar("T")
 
 
 class ThreadMethods(BaseCheckpointSaver[Any]):
@@ -29,6 +35,7 @@ class ThreadMethods(BaseCheckpointSaver[Any]):
 
     _runners: Runners
     _observed: Observer
+    _retention: RetentionWork
 
     def _context(self) -> Context:
         raise NotImplementedError
@@ -158,6 +165,51 @@ class ThreadMethods(BaseCheckpointSaver[Any]):
             context, partial(delete_idle_threads, context, idle_for, dry_run), unless=dry_run
         )
         return self._observed("delete_idle_threads", plan)
+
+    def apply_retention(
+        self, policy: Retention | None = None, *, dry_run: bool = False
+    ) -> RetentionReport:
+        """Carry out a policy on all threads at once; return what went, or would go.
+
+        Each thread goes as by `prune` and `delete_idle_threads`, and those that cannot be read stay
+        and are named in the report. Repeating it finishes an interrupted one.
+
+        Args:
+            policy: What is kept. None: the `retention` of the saver.
+            dry_run: Change nothing; say what would go.
+
+        Raises:
+            ConfigurationError: There is no policy.
+        """
+        return self._runners.run(self._applying_retention(policy, dry_run))
+
+    @begins_at_call
+    def aapply_retention(
+        self, policy: Retention | None = None, *, dry_run: bool = False
+    ) -> Coroutine[Any, Any, RetentionReport]:
+        """Do what `apply_retention` does."""
+        return self._runners.arun(self._applying_retention(policy, dry_run))
+
+    def _applying_retention(self, *arguments: object) -> Plan[RetentionReport]:
+        context, (policy, is_dry) = self._context(), arguments
+        apply = partial(apply_retention, context, policy, self._retention.policy, is_dry)
+        return self._observed("apply_retention", then_clean(context, apply, unless=is_dry))
+
+    def _then_retain(self, context: Context, plan: Plan[T]) -> Plan[T]:
+        """Return a plan behind which the retention goes on, where there is one."""
+        if self._retention.policy is None:
+            return plan
+        return named(then_retain(context, self._retention, plan), plan)
+
+    def close(self) -> None:
+        """Stop the retention that goes on beside the puts, before its next command. All else works
+        on, and the client stays open.
+        """
+        self._retention.background.close()
+
+    async def aclose(self) -> None:
+        """Do what `close` does."""
+        await self._retention.background.aclose()
 
     def update_thread(self, thread_id: str, metadata: Mapping[str, Any]) -> Thread:
         """Merge titles, tags or flags into the metadata of a thread; return the thread as

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from mongomem.arguments import shown
 from mongomem.engine.clients import database_name_of
@@ -109,9 +109,18 @@ def checked_slow_ms(slow_ms: object) -> float | None:
     """
     if slow_ms is None:
         return None
-    is_number = isinstance(slow_ms, int | float) and not isinstance(slow_ms, bool)
-    if not is_number or not 0 <= cast("float", slow_ms) < math.inf:  # which NaN is not
+    number = _number(slow_ms)
+    if number is None or not 0 <= number < math.inf:  # which NaN is not
         raise ConfigurationError(
             f"slow_ms must be milliseconds from 0 on, or None, not {shown(slow_ms)}"
         )
-    return cast("float", slow_ms)
+    return number
+
+
+def _number(value: object) -> float | None:
+    """Return a number as a plain one, whatever a subclass says of itself; None for anything
+    else.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int.__int__(value)
+    return float.__float__(value) if isinstance(value, float) else None

@@ -115,7 +115,10 @@ class Background(Guarded):
         """
         if self._process != os.getpid():
             self._process, self._piece = os.getpid(), None
-        return self._is_closed or (self._piece is not None and not self._piece.done())
+        return self._is_closed or self._is_under_way()
+
+    def _is_under_way(self) -> bool:
+        return self._piece is not None and not self._piece.done()
 
     def _may_go_on(self) -> bool:
         # The interpreter waits for this thread where the main thread has ended.

@@ -27,7 +27,15 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.errors import PyMongoError
 
-from mongomem import MongoCache, MongoMemory, MongoSaver, MongoStore, UnstorableValueError, User
+from mongomem import (
+    MongoCache,
+    MongoMemory,
+    MongoSaver,
+    MongoStore,
+    Retention,
+    UnstorableValueError,
+    User,
+)
 from support.savers import KINDS, Calls, client_of
 from support.spans import Sent, Spans, name_of, provided
 from support.stores import words
@@ -90,6 +98,7 @@ OF_SAVER: dict[str, Scenario] = {
     "copy_thread": lambda saver: saver("copy_thread", "t-1", "t-2"),
     "prune": lambda saver: saver("prune", ["t-1"]),
     "delete_idle_threads": lambda saver: saver("delete_idle_threads", timedelta(days=1)),
+    "apply_retention": lambda saver: saver("apply_retention", Retention(keep_last=1)),
     "update_thread": update_thread,
     "list_threads": lambda saver: saver("list_threads"),
 }
@@ -134,7 +143,7 @@ def methods_of(cls: type) -> set[str]:
     ("cls", "scenarios"), [(MongoSaver, OF_SAVER), (MongoStore, OF_STORE), (MongoCache, OF_CACHE)]
 )
 def test_every_operation_has_a_scenario(cls: Any, scenarios: dict[str, Scenario]) -> None:
-    without_commands = {"from_conn_string", "get_next_version", "with_allowlist"}
+    without_commands = {"close", "from_conn_string", "get_next_version", "with_allowlist"}
     assert methods_of(cls) - without_commands - set(BY_ANOTHER[cls]) == set(scenarios)
 
 

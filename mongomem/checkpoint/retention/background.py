@@ -112,7 +112,7 @@ async def step(context: Context, work: RetentionWork, policy: Retention) -> None
         work.due_at = await _step(context, work, policy)
     except Exception as error:  # whatever it is, no graph is to learn of it
         work.note_failure(error)
-        work.due_at = context.now() + LEASE
+        work.due_at = work.due_at and work.due_at + LEASE
 
 
 async def _step(context: Context, work: RetentionWork, policy: Retention) -> datetime:

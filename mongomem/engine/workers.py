@@ -8,11 +8,13 @@ one of them to go on.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
 import contextvars
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -66,6 +68,7 @@ class Background(Guarded):
         self._piece: concurrent.futures.Future[None] | asyncio.Task[None] | None = None
         self._process = os.getpid()
         self._guard()
+        _backgrounds.add(self)
 
     def in_thread(self, work: Callable[[Callable[[], bool]], None]) -> None:
         """Begin a piece in a thread, unless one is under way. It is given what says whether it may
@@ -73,7 +76,15 @@ class Background(Guarded):
         """
         with self._lock, suppress(RuntimeError):  # the interpreter ends
             if not self._is_busy():
-                self._piece = _workers("background").submit(work, self._may_go_on)
+                piece: concurrent.futures.Future[None] = concurrent.futures.Future()
+                # Not one of a pool, for whose threads the interpreter waits to the end.
+                threading.Thread(
+                    target=_fulfil,
+                    args=(piece, work, self._may_go_on),
+                    name="mongomem-background",
+                    daemon=True,
+                ).start()
+                self._piece = piece
 
     def as_task(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin a piece as a task of the running loop, unless one is under way."""
@@ -102,9 +113,7 @@ class Background(Guarded):
             self._is_closed, piece = True, self._piece
         if piece is None or piece.done() or self._process != os.getpid():
             return None
-        if isinstance(piece, concurrent.futures.Future):
-            piece.cancel()
-        else:
+        if not isinstance(piece, concurrent.futures.Future):
             with suppress(RuntimeError):  # its loop is closed
                 piece.get_loop().call_soon_threadsafe(piece.cancel)
         return piece
@@ -121,5 +130,29 @@ class Background(Guarded):
         return self._piece is not None and not self._piece.done()
 
     def _may_go_on(self) -> bool:
-        # The interpreter waits for this thread where the main thread has ended.
-        return not self._is_closed and threading.main_thread().is_alive()
+        return not self._is_closed
+
+
+_backgrounds: weakref.WeakSet[Background] = weakref.WeakSet()
+"""All there are, which end with the interpreter."""
+
+
+def _fulfil(
+    piece: concurrent.futures.Future[None],
+    work: Callable[[Callable[[], bool]], None],
+    may_go_on: Callable[[], bool],
+) -> None:
+    """Do a piece of work, in a thread of its own."""
+    try:
+        work(may_go_on)
+    except BaseException as error:
+        piece.set_exception(error)
+        raise
+    else:
+        piece.set_result(None)
+
+
+@atexit.register
+def _close_all() -> None:
+    for background in [*_backgrounds]:
+        background.close()

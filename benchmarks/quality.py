@@ -2,9 +2,10 @@
 
     python benchmarks/quality.py --locomo locomo10.json --madial MADial-Bench/data/en
 
-Every store has the same embedder, the local model of 256 dimensions. Recall at k is the share of a
-question's evidence among the first k hits, the mean of all questions. nDCG counts a hit of evidence
-once. Sessions are the share of questions with a hit of a right session among the first ten.
+Every store has the same embedder, the local model of 256 dimensions, or that of ``--embed``. Recall
+at k is the share of a question's evidence among the first k hits, the mean of all questions. nDCG
+counts a hit of evidence once. Sessions are the share of questions with a hit of a right session
+among the first ten.
 Questions of whose evidence no memory tells are left out. Intervals are of 1,000 bootstrap samples
 of questions, 95 %.
 """
@@ -17,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -34,7 +36,6 @@ from quality_data import DataSet, Memory, Question, read_locomo, read_madial
 from servers import mongodb, postgres
 
 DEEPEST = 20
-DIMS = 256
 SAMPLES = 1000
 BATCH = 200
 
@@ -42,13 +43,22 @@ Ranker = Callable[[str, str], list[str]]
 """From a namespace and a query to the keys of the first hits, best first."""
 
 
-def embed(texts: Sequence[str]) -> list[list[float]]:
-    """Embed as ``index={"embed": "local"}`` does."""
-    vectors: list[list[float]] = _EMBEDDER.embed_documents(texts).tolist()
-    return vectors
+@dataclass(frozen=True, slots=True)
+class Studied:
+    """What is ranked: a data set, and the name of what embeds it."""
 
+    data: DataSet
+    embed: str
 
-_EMBEDDER = resolve_embedder("local", dims=DIMS)
+    def index(self) -> dict[str, Any]:
+        """Make the index of a store that takes a function, to embed as mongomem does."""
+        embedder = resolve_embedder(self.embed, dims=None)
+        vectors = cache(lambda text: embedder.embed_documents([text])[0].tolist())
+        return {
+            "embed": lambda texts: [vectors(text) for text in texts],
+            "dims": embedder.dims,
+            "fields": ["text"],
+        }
 
 
 def filled(store: BaseStore, data: DataSet, batch: int = BATCH) -> Ranker:
@@ -69,31 +79,34 @@ def filled(store: BaseStore, data: DataSet, batch: int = BATCH) -> Ranker:
 
 
 @contextmanager
-def mongomem_ranker(data: DataSet) -> Iterator[Ranker]:
+def mongomem_ranker(studied: Studied) -> Iterator[Ranker]:
     client: MongoClient[Any]
     with mongodb() as uri, MongoClient(uri) as client:
         name = f"bench_{uuid4().hex}"
-        yield filled(MongoStore(client, name, index={"embed": "local", "fields": ["text"]}), data)
+        index: Any = {"embed": studied.embed, "fields": ["text"]}
+        yield filled(MongoStore(client, name, index=index), studied.data)
         client.drop_database(name)
 
 
 @contextmanager
-def in_memory_ranker(data: DataSet) -> Iterator[Ranker]:
-    store = InMemoryStore(index={"embed": embed, "dims": DIMS, "fields": ["text"]})
-    yield filled(store, data, batch=1)  # it refuses a batch in which a text comes twice
+def in_memory_ranker(studied: Studied) -> Iterator[Ranker]:
+    index: Any = studied.index()
+    store = InMemoryStore(index=index)
+    yield filled(store, studied.data, batch=1)  # it refuses a batch in which a text comes twice
 
 
 @contextmanager
-def postgres_ranker(data: DataSet) -> Iterator[Ranker]:
-    index: Any = {"embed": embed, "dims": DIMS, "fields": ["text"], "distance_type": "cosine"}
+def postgres_ranker(studied: Studied) -> Iterator[Ranker]:
+    index: Any = {**studied.index(), "distance_type": "cosine"}
     with postgres() as uri, PostgresStore.from_conn_string(uri, index=index) as store:
         store.setup()
-        yield filled(store, data)
+        yield filled(store, studied.data)
 
 
 @contextmanager
-def bm25_ranker(data: DataSet) -> Iterator[Ranker]:
+def bm25_ranker(studied: Studied) -> Iterator[Ranker]:
     """Rank by words alone, with the stop words of bm25s and no stems."""
+    data = studied.data
     indexes = {namespace: _bm25_of(memories) for namespace, memories in data.memories.items()}
 
     def rank(namespace: str, query: str) -> list[str]:
@@ -113,7 +126,7 @@ def _bm25_of(memories: Sequence[Memory]) -> Any:
     return index
 
 
-RANKERS: Mapping[str, Callable[[DataSet], Any]] = {
+RANKERS: Mapping[str, Callable[[Studied], Any]] = {
     "mongomem": mongomem_ranker,
     "InMemoryStore": in_memory_ranker,
     "PostgresStore": postgres_ranker,
@@ -203,6 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--locomo", type=Path, help="data/locomo10.json of snap-research/LoCoMo")
     parser.add_argument("--madial", type=Path, help="data/en of hejunqing/MADial-Bench")
+    parser.add_argument("--embed", default="local", help='what embeds: "local", "local:minilm"')
     parser.add_argument("--only", nargs="+", choices=RANKERS, default=[*RANKERS])
     options = parser.parse_args(arguments)
     sets = read_locomo(options.locomo) if options.locomo else []
@@ -214,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\n{data.name}: {count} memories, {len(data.questions)} questions")
         print(f"{'':32}{'n':>6}{'R@5':>9}{'R@10':>9}{'R@20':>9}{'nDCG@10':>9}{'sessions':>9}")
         for name in options.only:
-            with RANKERS[name](data) as rank:
+            with RANKERS[name](Studied(data, options.embed)) as rank:
                 print("\n".join(report(name, judge(data, rank))), flush=True)
     return 0
 

@@ -28,7 +28,7 @@ from mongomem.store.words.bm25 import WordQuery
 from mongomem.store.words.query import parse_query
 from mongomem.store.words.stored_terms import encode_terms, mark_of
 from mongomem.store.words.term_index import TermIndex
-from quality import DIMS, Judged, judged
+from quality import Judged, judged
 from quality_data import DataSet, Memory, read_locomo, read_madial
 
 K1S, BS, POWERS = (0.4, 0.6, 0.9, 1.2), (0.2, 0.4, 0.6), (0.5, 0.75, 1.0)
@@ -36,7 +36,7 @@ K1S, BS, POWERS = (0.4, 0.6, 0.9, 1.2), (0.2, 0.4, 0.6), (0.5, 0.75, 1.0)
 SHIPPED = (bm25.K1, bm25.B, RARITY_POWER)
 
 ANALYSER = analyser_for(DEFAULT_LANGUAGE)
-EMBEDDER = resolve_embedder("local", dims=DIMS)
+EMBEDDER = resolve_embedder("local", dims=None)
 
 parsed = cache(partial(parse_query, analyser=ANALYSER))
 embedded = cache(EMBEDDER.embed_query)

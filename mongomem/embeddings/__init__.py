@@ -2,6 +2,8 @@
 
     "openai:MODEL"                 openai      the `openai` package, in batches
     "local"                        wordllama   no key, no network (extra ``local``)
+    "local:minilm"                 minilm      a transformer of English, 10 ms a text (extra
+                                               ``minilm``)
     "PROVIDER:MODEL"               custom      whatever ``langchain.embeddings.init_embeddings``
                                                knows
     a LangChain ``Embeddings``     custom
@@ -14,6 +16,7 @@
     batches    how many texts are sent at once
     identity   what a model is called, so that another one is noticed
     settings   what an embedder holds, as it is written in a name
+    token_weights  of a query, from the weights of its words
 
 A new embedder: a frozen dataclass in a module of its own that derives from `embedder.NamedEmbedder`
 and embeds in ``_documents`` (and, only where it can do better than a worker thread, in

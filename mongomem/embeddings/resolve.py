@@ -11,6 +11,7 @@ from mongomem.arguments import checked_number, checked_text, looking_at, shown, 
 from mongomem.embeddings.batches import BatchSize
 from mongomem.embeddings.custom import EmbeddingFunction, function_embedder, langchain_embedder
 from mongomem.embeddings.embedder import Embedder
+from mongomem.embeddings.minilm import minilm_embedder
 from mongomem.embeddings.openai import OpenAIEmbedder
 from mongomem.embeddings.wordllama import local_embedder
 from mongomem.errors import ConfigurationError
@@ -77,12 +78,14 @@ def _embedder_of_name(
     provider, _, model = name.partition(":")
     if provider == "openai" and model:
         return OpenAIEmbedder(given=given, dims=dims, batch_size=batch_size, model=model)
+    if name == "local:minilm":
+        return minilm_embedder(dims, batch_size, given)
     if provider == "local":
         return local_embedder(name, dims, batch_size, given)
     try:
         embeddings = ensure_embeddings(name)
     except Exception as error:  # of langchain, of the provider's package, of its validation
-        hint = 'There are "local" and "openai:MODEL" without LangChain. '
+        hint = 'There are "local", "local:minilm" and "openai:MODEL" without LangChain. '
         reason = without_secrets(str(error)[:LONGEST_REASON])
         raise ConfigurationError(f"No embedder for embed={shown(name)}. {hint}{reason}") from error
     return langchain_embedder(embeddings, dims, batch_size, given, fallback=f"langchain:{name}")

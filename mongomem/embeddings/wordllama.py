@@ -16,6 +16,7 @@ from mongomem.arguments import shown
 from mongomem.embeddings.batches import BatchSize
 from mongomem.embeddings.embedder import NamedEmbedder, Vectors
 from mongomem.embeddings.identity import Identity
+from mongomem.embeddings.token_weights import weights_of_tokens
 from mongomem.errors import ConfigurationError
 
 LOCAL_DIMS = (256, 128, 64)
@@ -42,8 +43,7 @@ class LocalEmbedder(NamedEmbedder):
         found = model.tokenize([text])[0]
         if not words or not found.ids:
             return None
-        token_weights = _weights_of_tokens(np.array(found.offsets), np.array(words), weights)
-        return self._direction(model, found.ids, token_weights)
+        return self._direction(model, found.ids, weights_of_tokens(found.offsets, words, weights))
 
     def _mean_of_tokens(self, model: Any, text: str) -> Vectors | None:
         tokens = model.tokenize([text])[0].ids
@@ -60,15 +60,6 @@ class LocalEmbedder(NamedEmbedder):
         total: Vectors = totals @ model.embedding[distinct, : self.dims]
         length = np.linalg.norm(total)
         return total / length if length else None
-
-
-def _weights_of_tokens(tokens: Any, words: Any, weights: Sequence[float]) -> Any:
-    """Give each token the weight of the word that it is in, 0 between words; both are given by
-    where they start and end.
-    """
-    word = np.searchsorted(words[:, 0], tokens[:, 1], side="left") - 1
-    is_in_word = (word >= 0) & (tokens[:, 0] < words[word, 1])
-    return np.where(is_in_word, np.asarray(weights)[word], 0)
 
 
 @cache
@@ -100,7 +91,7 @@ def local_embedder(
     dims = LOCAL_DIMS[0] if dims is None else dims
     if name not in ("local", "local:wordllama"):
         raise ConfigurationError(
-            f'The local embedder is "local" or "local:wordllama", not {shown(name)}'
+            f'The local embedder is "local", "local:wordllama" or "local:minilm", not {shown(name)}'
         )
     if dims not in LOCAL_DIMS:
         raise ConfigurationError(f"The local embedder has {LOCAL_DIMS} dims, not {shown(dims)}")

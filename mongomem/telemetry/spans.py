@@ -68,9 +68,16 @@ class OperationSpan:
     def _tell_error(self, error: BaseException) -> None:
         kind = type(error)
         self._span.set_attribute("error.type", f"{kind.__module__}.{kind.__qualname__}")
-        if isinstance(error, OperationFailure) and error.code is not None:
-            self._span.set_attribute("db.response.status_code", str(error.code))
+        if isinstance(error, OperationFailure) and (code := _code_of(error)) is not None:
+            self._span.set_attribute("db.response.status_code", str(code))
         self._span.set_status(Status(StatusCode.ERROR, kind.__name__))
+
+
+def _code_of(error: OperationFailure) -> int | None:
+    """Return the code of the server; of a write of several the first one that was refused."""
+    refused = (error.details or {}).get("writeErrors") or [{}]
+    code: int | None = refused[0].get("code", error.code)
+    return code
 
 
 def _counts(operation: Operation) -> dict[str, int]:

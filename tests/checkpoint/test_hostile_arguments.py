@@ -279,7 +279,7 @@ def test_a_field_of_a_retention_is_taken_or_named(field: str) -> None:
     calls = {
         label: lambda make=make: Retention(**{field: make()}) for label, make in HOSTILE.items()
     }
-    assert judge(calls, field).faults == []
+    assert judge(calls, f"{field}|retention must say").faults == []
 
 
 @pytest.mark.parametrize("option", sorted(set(inspect.signature(MongoMemory).parameters)))

@@ -244,6 +244,7 @@ async def test_the_documents_name_every_attribute(
     mongo_client: MongoClient, database_name: str, spans: Spans
 ) -> None:
     saver, store = MongoSaver(mongo_client, database_name), MongoStore(mongo_client, database_name)
+    store.setup()
     await put(Calls(saver, "blocking"))
     store.batch([GetOp(("a",), "k"), SearchOp(("a",))])
     mongo_client[database_name].command(

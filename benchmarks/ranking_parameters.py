@@ -65,7 +65,8 @@ class Space:
         mark = mark_of(ANALYSER.name)
         self.terms = TermIndex(mark)
         found = ([word.term for word in ANALYSER.words(text)] for text in texts)
-        self.terms.add({str(n): (encode_terms(own, mark, b""), b"") for n, own in enumerate(found)})
+        encoded = [encode_terms(own, mark, b"") for own in found]
+        self.terms.add([str(n) for n in range(len(found))], encoded, [b""] * len(found))
 
     def scores(self, query: str, power: float) -> Scores:
         """Score all memories."""

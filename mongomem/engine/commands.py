@@ -19,8 +19,9 @@ from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
+import bson
 import pymongo
-from bson.codec_options import CodecOptions
+from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.raw_bson import RawBSONDocument
 from pymongo.errors import OperationFailure
 
@@ -50,8 +51,22 @@ BAD_HINT = 2
 UNAUTHORIZED = frozenset({13, 8000})
 """Server error codes of a missing right: Unauthorized (MongoDB 4.4 to 8.2), and Atlas's own."""
 
+DECODING: CodecOptions[dict[str, Any]] = CodecOptions(
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+    unicode_decode_error_handler="surrogateescape",
+)
+"""How documents are decoded, whatever classes the client decodes to. A date that Python cannot hold
+comes as a ``DatetimeMS``, bytes that are no text as surrogates: PyMongo would else refuse the whole
+batch for one such field."""
+
 UNDECODED = CodecOptions(document_class=RawBSONDocument)
 """Documents as they came, by their ``raw``."""
+
+
+def decoded(document: bytes) -> Document:
+    """Decode the BSON of a document as other commands do."""
+    found: Document = bson.decode(document, DECODING)
+    return found
 
 
 def slices(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -22,7 +22,6 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
 from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
@@ -30,7 +29,7 @@ from pymongo.read_concern import ReadConcern
 from mongomem.arguments import shown
 from mongomem.engine import loops
 from mongomem.engine.clients import database_name_of, introductions
-from mongomem.engine.commands import Command, Plan
+from mongomem.engine.commands import DECODING, Command, Plan
 from mongomem.engine.loops import ClientLoop
 from mongomem.engine.workers import in_worker
 from mongomem.errors import ConfigurationError, UsageError
@@ -55,15 +54,6 @@ class AsyncRunner(Protocol):
     """
 
     def __call__(self, plan: Plan[T]) -> Coroutine[Any, Any, T]: ...
-
-
-DECODING: CodecOptions[dict[str, Any]] = CodecOptions(
-    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
-    unicode_decode_error_handler="surrogateescape",
-)
-"""How documents are decoded, whatever classes the client decodes to. A date that Python cannot hold
-comes as a ``DatetimeMS``, bytes that are no text as surrogates: PyMongo would else refuse the whole
-batch for one such field."""
 
 
 @dataclass(frozen=True, slots=True)

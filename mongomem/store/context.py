@@ -24,8 +24,8 @@ from mongomem.store.vectors.watermark import latest_timestamp
 Backend: TypeAlias = Literal["auto", "exact", "atlas"]
 
 CHECK_VALID_SECONDS = 10.0
-"""How long a comparison with the stored index configuration counts, and that an index is
-missing."""
+"""How long a comparison with the stored index configuration counts, that an index is missing, and
+what the time of day was."""
 
 
 @dataclass(slots=True)
@@ -42,6 +42,8 @@ class SetupState:
         index_missing_at: When an index that a read named did not exist, likewise. The user sets up
             and has not done so, or somebody dropped it.
         atlas: Whether Atlas Vector Search answers; None: not asked yet.
+        server_time: The server's time of day when it was last asked for, in seconds since 1970.
+        server_time_at: When that was.
     """
 
     config: IndexSettings | None = None
@@ -51,6 +53,8 @@ class SetupState:
     config_checked_at: float | None = None
     index_missing_at: float | None = None
     atlas: bool | None = None
+    server_time: int = 0
+    server_time_at: float | None = None
 
     def config_checked_recently(self, now: float) -> bool:
         """Say whether the last comparison of the configuration still counts."""
@@ -73,6 +77,14 @@ class SetupState:
         """Note that an index does not exist. The next write creates it, unless the user does."""
         self.index_missing_at = now
         self.set_up = False
+
+    def recent_server_time(self, now: float) -> int:
+        """Return what the server's time of day was lately; 0 where that is not known."""
+        return self.server_time if _is_recent(self.server_time_at, now) else 0
+
+    def note_server_time(self, server_time: int, now: float) -> None:
+        """Note the server's time of day, which was asked for now or later."""
+        self.server_time, self.server_time_at = server_time, now
 
     def note_setup(self) -> None:
         """Note that the indexes exist."""

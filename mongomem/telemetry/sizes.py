@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from bson import Binary, Int64, ObjectId, Timestamp
+from bson.raw_bson import RawBSONDocument
 
 ENVELOPE = 5
 """Bytes of a document or a list beside its elements: its length and its end."""
@@ -67,5 +68,6 @@ _SIZES: Mapping[type, Callable[[Any], int]] = {
     datetime.datetime: lambda _: 8,
     Timestamp: lambda _: 8,
     ObjectId: lambda _: 12,
+    RawBSONDocument: lambda document: len(document.raw),
     type(None): lambda _: 0,
 }

@@ -24,7 +24,7 @@ from pymongo import MongoClient
 from mongomem import MongoMemory
 from mongomem.checkpoint.documents.collections import all_but_the_thread
 from mongomem.checkpoint.saver import MongoSaver
-from mongomem.engine.runners import DECODING
+from mongomem.engine.commands import DECODING
 from mongomem.errors import MongomemError
 from support.graphs import Steps
 from support.savers import KINDS, Calls, client_of

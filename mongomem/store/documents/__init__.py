@@ -11,6 +11,7 @@ issued here.
     score         how well documents answer a query, as they are now
     index_config  LangGraph's IndexConfig, resolved: which texts are embedded, by what
     ops           LangGraph's operations, checked and grouped
+    indexed       what an index in memory holds of item documents
     coverage      which paths have given a text so far
 
 The schema, version 1. Fields in brackets are left out where they would say nothing.

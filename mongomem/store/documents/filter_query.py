@@ -17,6 +17,7 @@ Equality of lists narrows by length only. A query that is too large is left out 
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -51,6 +52,11 @@ def to_query(filter: Mapping[str, Any], *, field: str, exact_field: str) -> Quer
         return {}
     query: Query = {"$or": [_all_of(clauses), {exact_field: {"$exists": True}}]}
     return query if len(bson.encode(query)) <= LARGEST_QUERY else {}
+
+
+def name_of_query(query: Query) -> bytes:
+    """Name a query that `to_query` built: equal names mean equal queries."""
+    return hashlib.blake2b(bson.encode(query), digest_size=16).digest()
 
 
 def _clauses(filter: Mapping[str, Any], field: str) -> list[Query]:

@@ -84,7 +84,8 @@ def _word_scores(
         return {}
     page = TermIndex(indexing.mark)
     ids = [document["_id"] for document in documents]
-    page.add({one["_id"]: (one.pop("terms", None), one.pop("codes", None)) for one in documents})
+    terms, codes = ([one.pop(name, None) for one in documents] for name in ("terms", "codes"))
+    page.add(ids, terms, codes)
     scores: list[float] = page.scores(ranking.words)[page.slots(ids)].tolist()
     return dict(zip(ids, scores, strict=True))
 

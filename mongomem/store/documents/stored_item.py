@@ -177,7 +177,16 @@ def sound_items(documents: Iterable[Document], damage: Damage) -> list[StoredIte
 
 def ids_in(documents: Iterable[Document]) -> list[str]:
     """List the ids of documents; ids that no item can have, put there by hand, are left out."""
-    return [document["_id"] for document in documents if is_id(document["_id"])]
+    return [document["_id"] for document in with_ids(documents)]
+
+
+def with_ids(documents: Iterable[Document]) -> list[Document]:
+    """List the documents that have an id of an item. Of thousands all ids are checked at once."""
+    listed = [*documents]
+    ids = [document["_id"] for document in listed]
+    if {*map(type, ids)} <= {str} and is_text("".join(ids)):
+        return listed
+    return [document for document in listed if is_id(document["_id"])]
 
 
 def timestamps_in(documents: Iterable[Document]) -> list[tuple[str, Timestamp]]:
@@ -186,8 +195,8 @@ def timestamps_in(documents: Iterable[Document]) -> list[tuple[str, Timestamp]]:
     """
     return [
         (document["_id"], document["changed_at"])
-        for document in documents
-        if isinstance(document.get("changed_at"), Timestamp) and is_id(document["_id"])
+        for document in with_ids(documents)
+        if isinstance(document.get("changed_at"), Timestamp)
     ]
 
 

@@ -80,6 +80,14 @@ class CandidateSource(Protocol):
     async def holding(self, hashes: Hashes) -> set[str] | None:
         """List the ids of the items that may have all of some terms; None: all items may."""
 
+    def matching(self, filter: bytes) -> set[str] | None:
+        """List the ids of all items that may match a filter, given by its name; None where that is
+        not known.
+        """
+
+    def note_matching(self, filter: bytes, ids: set[str]) -> None:
+        """Remember which items match a filter, as they were read since this source was chosen."""
+
     async def candidates(
         self, ranking: Ranking, count: int, restrict_to: set[str] | None
     ) -> Candidates:
@@ -91,16 +99,23 @@ async def candidate_source(scope: IndexScope) -> CandidateSource:
     if await uses_atlas(scope.context, scope.indexing):
         return AtlasSource(scope)
     synced = await synced_index(scope)
-    return ScanSource(scope) if synced is None else MemorySource(synced)
+    if synced is None:
+        return ScanSource(scope)
+    return MemorySource(synced, scope.context.monotonic())
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySource:
     """An index in memory. Items that are not in it as they are now follow its candidates, and do
     not count in its statistics.
+
+    Attributes:
+        synced: The index.
+        now: The time of the monotonic clock, in seconds.
     """
 
     synced: SyncedIndex
+    now: float
 
     async def statistics(self, hashes: Hashes) -> TermStatistics | None:
         cached = self.synced.cached
@@ -111,6 +126,12 @@ class MemorySource:
         cached = self.synced.cached
         held: set[str] = await Compute(partial(cached.holding, hashes), cached.size)
         return held.union(self.synced.unindexed)
+
+    def matching(self, filter: bytes) -> set[str] | None:
+        return self.synced.cached.matching(filter, self.now)
+
+    def note_matching(self, filter: bytes, ids: set[str]) -> None:
+        self.synced.cached.note_matching(filter, ids, self.now, self.synced.version)
 
     async def candidates(
         self, ranking: Ranking, count: int, restrict_to: set[str] | None
@@ -127,8 +148,18 @@ def _remove(cached: CachedIndex, timestamps: Mapping[str, Timestamp], ids: Itera
     cached.remove({item: timestamps[item] for item in ids if item in timestamps})
 
 
-@dataclass(frozen=True, slots=True)
-class ScanSource:
+class _RemembersNothing:
+    """The part of a source that holds nothing between two searches."""
+
+    def matching(self, filter: bytes) -> set[str] | None:
+        return None
+
+    def note_matching(self, filter: bytes, ids: set[str]) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class ScanSource(_RemembersNothing):
     """A scan of all codes of a prefix, whose index is too large to be held."""
 
     scope: IndexScope
@@ -146,8 +177,8 @@ class ScanSource:
         return Candidates([item for _, item in ranked])
 
 
-@dataclass(frozen=True, slots=True)
-class AtlasSource:
+@dataclass(frozen=True)
+class AtlasSource(_RemembersNothing):
     """Atlas Vector Search, and what changed so recently that Atlas may not have indexed it. It
     counts no terms, so it ranks by meaning alone.
     """

@@ -9,7 +9,7 @@ What was acknowledged before a search began is among its candidates, whoever wro
 2. A search that did not load reads what changed above the watermark's floor (`_apply_changes`): one
    read of index entries, and no second one where nothing changed. This comes after step 1, because
    the load of another search may have begun before this search did. Where many of these changes are
-   known the read is of timestamps alone, and the others are a read behind it (`_unread_changes`).
+   known the read is of their timestamps alone, and of those behind them whole (`_unread_changes`).
 3. A few changes are left out of the index and returned beside it: the caller reads them among its
    candidates. Then the floor stays, so the next search meets the same changes again. More changes
    are loaded by a second read, and the floor rises. A small index with words, and any index
@@ -25,11 +25,10 @@ It needs a thread, and a search would have to wait for it to catch up.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
 from bson.timestamp import Timestamp
 
 from mongomem.engine.commands import (
@@ -37,33 +36,37 @@ from mongomem.engine.commands import (
     Document,
     Find,
     RunCommand,
+    decoded,
     slices,
 )
 from mongomem.engine.effects import CacheUse, Compute, Sleep
 from mongomem.store.context import Context
 from mongomem.store.documents.index_config import IndexSettings
+from mongomem.store.documents.indexed import (
+    changed_fields,
+    changes_in,
+    columns_in,
+    ranked_fields,
+)
 from mongomem.store.documents.item import BY_CHANGE, BY_ID, name_of
 from mongomem.store.documents.namespace import id_range, namespace_of, path_range
-from mongomem.store.documents.stored_item import ids_in, is_id, timestamps_in
+from mongomem.store.documents.stored_item import ids_in, timestamps_in, with_ids
 from mongomem.store.documents.value import as_utc
 from mongomem.store.plans.read import find_by_id, find_with_hint, newest_timestamp, read_with_hint
 from mongomem.store.vectors.fusion import Ranking
 from mongomem.store.vectors.index_cache import CachedIndex
 from mongomem.store.vectors.known_changes import (
-    GROUP,
     NOTHING,
     Numbers,
     below,
-    decode_numbers,
     first_unknown,
+    split,
+    timestamps_and_later,
 )
-from mongomem.store.vectors.memory_index import Change, MemoryIndex
+from mongomem.store.vectors.memory_index import Change, Columns, MemoryIndex
 from mongomem.store.vectors.selection import Candidate
-from mongomem.store.vectors.watermark import LOWEST_TIMESTAMP, ChangeRead
+from mongomem.store.vectors.watermark import ChangeRead
 from mongomem.store.words.bm25 import Hashes, TermStatistics
-
-CHANGE_FIELDS = {"changed_at": 1, "index": 1}
-"""Projection of what a `Change` is read from, beside `IndexScope.ranked_fields`."""
 
 WAIT_SECONDS = 0.005
 """How often a search looks whether another one has loaded the index that both need."""
@@ -83,11 +86,6 @@ class IndexScope:
     indexing: IndexSettings
     path: str
 
-    @property
-    def ranked_fields(self) -> Document:
-        """The projection of what an index holds of an item."""
-        return {"codes": 1, "terms": 1} if self.indexing.analyser else {"codes": 1}
-
     def empty_index(self) -> MemoryIndex:
         return MemoryIndex(self.indexing.dims, self.indexing.metric, self.indexing.mark)
 
@@ -98,10 +96,12 @@ class SyncedIndex:
 
     Attributes:
         cached: The index.
+        version: That of the index then.
         unindexed: Ids of a few items that changed and are not in the index as they are now.
     """
 
     cached: CachedIndex
+    version: int
     unindexed: Sequence[str] = ()
 
 
@@ -114,13 +114,14 @@ async def synced_index(scope: IndexScope) -> SyncedIndex | None:
     has_loaded = await _ensure_loaded(scope, cached)
     await CacheUse(int(not has_loaded), int(has_loaded))
     unindexed = [] if has_loaded else await _apply_changes(scope, cached)
+    version = cached.version
     if cached.needs_compaction or (cached.size > cache.limit and cached.has_grown):
         await _drop_deleted(scope, cached)
     if cached.size > cache.limit:
         cache.mark_too_large(scope.path)
         return None
     cache.evict(scope.path)
-    return SyncedIndex(cached, unindexed)
+    return SyncedIndex(cached, version, unindexed)
 
 
 async def scan_statistics(scope: IndexScope, hashes: Hashes) -> TermStatistics:
@@ -128,9 +129,9 @@ async def scan_statistics(scope: IndexScope, hashes: Hashes) -> TermStatistics:
     held.
     """
     found, page = scope.empty_index().statistics(hashes), Page()
-    while (page := await _read_page(scope, page)).changes:
+    while (page := await _read_page(scope, page)).items.ids:
         page_index = scope.empty_index()
-        await _upsert(scope, page_index, page.changes)
+        await _load_page(scope, page_index, page)
         found = found.plus(page_index.statistics(hashes))
     return found
 
@@ -145,21 +146,21 @@ async def scan_prefix(
     """
     best_so_far, size = scope.empty_index(), 0
     page = Page()
-    while (page := await _read_page(scope, page)).changes:
+    while (page := await _read_page(scope, page)).items.ids:
         page_index = scope.empty_index()
-        await _upsert(scope, page_index, page.changes)
+        await _load_page(scope, page_index, page)
         search = partial(page_index.search, ranking.vector, count, restrict_to, words=ranking.words)
-        best_so_far.upsert(_changes_of(await Compute(search, page_index.size), page.changes))
+        best_so_far.load(_only(page.items, await Compute(search, page_index.size)))
         size += page_index.size
     if size <= scope.context.index_cache.limit:
         scope.context.index_cache.allow_again(scope.path)
     return best_so_far.search(ranking.vector, count, restrict_to, words=ranking.words)
 
 
-def _changes_of(candidates: Iterable[Candidate], changes: Iterable[Change]) -> Iterator[Change]:
-    """Choose the changes of the items that are candidates."""
+def _only(items: Columns, candidates: Iterable[Candidate]) -> Columns:
+    """Choose the items that are candidates."""
     ids = {item for _, item in candidates}
-    return (change for change in changes if change.id in ids)
+    return items.at([place for place, item in enumerate(items.ids) if item in ids])
 
 
 async def _ensure_loaded(scope: IndexScope, cached: CachedIndex) -> bool:
@@ -185,10 +186,10 @@ async def _load(scope: IndexScope, cached: CachedIndex) -> None:
     began = context.monotonic()
     server_time, newest = await _server_clock(scope)
     page = Page()
-    while (page := await _read_page(scope, page)).changes:
+    while (page := await _read_page(scope, page)).items.ids:
         if cached.size > context.index_cache.limit:
             break
-        await _upsert(scope, cached, page.changes)
+        await _load_page(scope, cached, page)
     read = ChangeRead(newest, began, context.monotonic(), server_time, context.latest_timestamp())
     cached.advance(read)
     cached.has_unique_timestamps = server_time > 0
@@ -196,14 +197,19 @@ async def _load(scope: IndexScope, cached: CachedIndex) -> None:
 
 
 async def _server_clock(scope: IndexScope) -> tuple[int, list[Timestamp]]:
-    """Ask for the time of day of the server that gives timestamps, in seconds since 1970.
+    """Ask for the time of day of the server that gives timestamps, in seconds since 1970. One of
+    some seconds ago does too, so it is not asked for each index.
 
     A mongos gives no timestamps, and a mongomock does not say the time. There the newest timestamp
     of the prefix is returned instead, and 0 as the time.
     """
+    state, now = scope.context.setup_state, scope.context.monotonic()
+    if recent := state.recent_server_time(now):
+        return recent, []
     hello = await RunCommand({"hello": 1})
     if "localTime" in hello and hello.get("msg") != "isdbgrid":
-        return int(as_utc(hello["localTime"]).timestamp()), []
+        state.note_server_time(int(as_utc(hello["localTime"]).timestamp()), now)
+        return state.server_time, []
     newest = await newest_timestamp(scope.context, scope.path)
     return 0, [] if newest is None else [newest]
 
@@ -228,7 +234,7 @@ class Page:
         is_last: No page follows.
     """
 
-    changes: Sequence[Change] = ()
+    items: Columns = field(default_factory=Columns)
     is_last: bool = False
 
 
@@ -239,22 +245,17 @@ async def _read_page(scope: IndexScope, before: Page) -> Page:
     found = await Find(
         scope.context.items,
         _page_condition(scope, before),
-        scope.ranked_fields,
+        ranked_fields(scope.indexing),
         sort=[("_id", 1)],
         limit=PAGE_SIZE,
         hint=BY_ID,
     )
-    changes = [
-        Change(document["_id"], LOWEST_TIMESTAMP, document.get("codes"), document.get("terms"))
-        for document in found
-        if is_id(document["_id"])
-    ]
-    return Page(changes, is_last=len(found) < PAGE_SIZE)
+    return Page(columns_in(found), is_last=len(found) < PAGE_SIZE)
 
 
 def _page_condition(scope: IndexScope, before: Page) -> Document:
     prefix = namespace_of(scope.path)
-    after = {"$gt": before.changes[-1].id} if before.changes else {}
+    after = {"$gt": before.items.ids[-1]} if before.items.ids else {}
     return {
         "_id": {**id_range(prefix), **after},
         "path": path_range(prefix),
@@ -262,13 +263,23 @@ def _page_condition(scope: IndexScope, before: Page) -> Document:
     }
 
 
-async def _upsert(
-    scope: IndexScope, index: MemoryIndex | CachedIndex, changes: Sequence[Change]
-) -> None:
-    """Apply changes to an index. Items with damaged codes have no vector and are logged once."""
+async def _load_page(scope: IndexScope, index: MemoryIndex | CachedIndex, page: Page) -> None:
+    """Load a page of codes into an index."""
+    await _apply(scope, partial(index.load, page.items), len(page.items.ids))
+
+
+async def _upsert(scope: IndexScope, cached: CachedIndex, changes: Sequence[Change]) -> None:
+    """Apply changes to an index."""
+    upsert = partial(cached.upsert, changes, scope.context.latest_timestamp())
+    await _apply(scope, upsert, len(changes))
+
+
+async def _apply(scope: IndexScope, change: Callable[[], list[str]], count: int) -> None:
+    """Change an index by so many items. Those with damaged codes have no vector and are logged
+    once.
+    """
     context = scope.context
-    upsert = partial(index.upsert, changes, context.latest_timestamp())
-    for item in await Compute(upsert, len(changes) * scope.indexing.dims):
+    for item in await Compute(change, count * scope.indexing.dims):
         consequence = f"{name_of({'_id': item})} follows unscored: its codes are damaged"
         context.damage.note(repr(item), consequence)
 
@@ -304,15 +315,17 @@ async def _apply_items(
     counts_all = scope.indexing.analyser is not None and cached.is_small
     if not (unread.count < MOST_AT_ONCE or counts_all):
         return False
-    changed, fields = _changed_above(scope, unread.above), CHANGE_FIELDS | scope.ranked_fields
-    find = Find(scope.context.items, changed, fields, limit=MOST_AT_ONCE)
-    found = await find_with_hint(scope.context, BY_CHANGE, find)
+    found = unread.documents
+    if found is None:
+        changed, fields = _changed_above(scope, unread.above), changed_fields(scope.indexing)
+        find = Find(scope.context.items, changed, fields, limit=MOST_AT_ONCE)
+        found = await find_with_hint(scope.context, BY_CHANGE, find)
     if len(found) == MOST_AT_ONCE:
         return False
     changes = timestamps_in(found)
     outdated = {*cached.outdated(changes)}
-    documents = [one for one in found if is_id(one["_id"]) and one["_id"] in outdated]
-    await _upsert(scope, cached, _changes_in(documents, scope.indexing))
+    documents = [one for one in with_ids(found) if one["_id"] in outdated]
+    await _upsert(scope, cached, changes_in(documents, scope.indexing))
     _note_changes(scope, cached, changes, unread.known, began)
     return True
 
@@ -338,35 +351,35 @@ class Unread:
         above: They have timestamps above this one, and so may have some that are known.
         count: How many these are; infinite where nobody counted.
         known: The other changes above the watermark's floor, which are known.
+        documents: What was read of them already, all that `changes_in` needs.
     """
 
     above: Timestamp
     count: float = math.inf
     known: Numbers = field(default_factory=lambda: NOTHING)
+    documents: Sequence[Document] | None = None
 
 
 async def _unread_changes(scope: IndexScope, cached: CachedIndex) -> Unread:
     """Find out which changes above the watermark's floor are to be read. Beside a busy writer
-    thousands are known. Then the timestamps alone are read, by the server into one array: an item
-    that was changed again meanwhile has moved up, to where ids are still to be read.
+    thousands are known. Then of those up to the highest timestamp seen the timestamps alone are
+    read, by the server into one array, and those behind it whole. An item that is changed again
+    meanwhile moves up, to where the read has still to come.
     """
     floor = cached.watermark.floor
     if not cached.knows_many:
         return Unread(floor)
-    met = await _timestamps_above(scope, floor)
+    highest = max(floor, cached.watermark.highest)
+    later = [{"$limit": MOST_AT_ONCE}, {"$project": changed_fields(scope.indexing)}]
+    items = scope.context.items
+    read = AggregateRaw(items, timestamps_and_later(items, scope.path, floor, highest, later))
+    met, behind = split(await read_with_hint(scope.context, BY_CHANGE, read))
+    documents = [*map(decoded, behind)]
     lowest = first_unknown(met, cached.known)
     if lowest is None:
-        return Unread(floor, 0, met)
+        return Unread(highest, len(documents), met, documents)
     known = met[met < lowest]
-    return Unread(below(lowest), len(met) - len(known), known)
-
-
-async def _timestamps_above(scope: IndexScope, timestamp: Timestamp) -> Numbers:
-    """Read the timestamps alone of what changed above a timestamp."""
-    pipeline = [{"$match": _changed_above(scope, timestamp)}, {"$group": GROUP}]
-    groups = AggregateRaw(scope.context.items, pipeline)
-    found = await read_with_hint(scope.context, BY_CHANGE, groups)
-    return np.concatenate([NOTHING, *map(decode_numbers, found)])
+    return Unread(below(lowest), len(met) - len(known) + len(documents), known)
 
 
 def _changed_above(scope: IndexScope, timestamp: Timestamp) -> Document:
@@ -382,18 +395,5 @@ async def _changes_above(scope: IndexScope, timestamp: Timestamp) -> list[tuple[
 async def _load_items(scope: IndexScope, cached: CachedIndex, ids: Sequence[str]) -> None:
     """Load items into an index as they are now."""
     for page in slices(ids, PAGE_SIZE):
-        found = await find_by_id(scope.context, page, CHANGE_FIELDS | scope.ranked_fields)
-        await _upsert(scope, cached, _changes_in(found, scope.indexing))
-
-
-def _changes_in(documents: Sequence[Document], indexing: IndexSettings) -> list[Change]:
-    """Read documents as changes; vectors of another configuration count as none."""
-    ours = {
-        document["_id"]: (document.get("codes"), document.get("terms"))
-        for document in documents
-        if document.get("index") == indexing.fingerprint
-    }
-    return [
-        Change(item, changed_at, *ours.get(item, (None, None)))
-        for item, changed_at in timestamps_in(documents)
-    ]
+        found = await find_by_id(scope.context, page, changed_fields(scope.indexing))
+        await _upsert(scope, cached, changes_in(found, scope.indexing))

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from mongomem.arguments import shown
-from mongomem.engine.commands import Document, Find
+from mongomem.engine.commands import Aggregate, Document, Find
 from mongomem.engine.effects import EmbedDocuments
 from mongomem.errors import CorruptDataError, IndexMismatchError, SchemaVersionError
 from mongomem.store.context import Context
@@ -30,8 +29,8 @@ from mongomem.store.documents.item import (
     name_of,
     vectors_of,
 )
-from mongomem.store.documents.stored_item import is_id, texts_in
-from mongomem.store.plans.read import find_by_id, find_with_hint
+from mongomem.store.documents.stored_item import texts_in
+from mongomem.store.plans.read import find_with_hint
 from mongomem.store.vectors.quantization import Metric, Vector, normalized
 
 logger = logging.getLogger("mongomem")
@@ -65,7 +64,7 @@ class Sample:
 async def check_model(context: Context, indexing: IndexSettings) -> None:
     """Compare the embedder with the stored vectors, once in a process.
 
-    Costs two small reads and one request with one short text. An embedder that never repeats
+    Costs one small read and one request with one short text. An embedder that never repeats
     itself, as fakes do not, and one that refuses the text cannot be compared. Where the user named
     the model, a difference is a logged warning.
 
@@ -106,24 +105,25 @@ def _changed(indexing: IndexSettings, sample: Sample) -> IndexMismatchError:
 
 async def _sample(context: Context, indexing: IndexSettings) -> Sample | None:
     """Find the shortest text with a vector of this configuration, among the first items."""
-    some = list(islice(filter(is_id, await _embedded_ids(context, indexing)), MOST_READ))
-    found = await find_by_id(context, some, SAMPLE_FIELDS) if some else []
+    found = await _some_embedded(context, indexing)
     samples = (sample for document in found for sample in _samples(indexing, document))
     return min(samples, key=lambda sample: len(sample.text), default=None)
 
 
-async def _embedded_ids(context: Context, indexing: IndexSettings) -> list[Any]:
-    """Read which of the first items have vectors of a configuration."""
-    marks = {"index": 1, "generation": 1, "vectors.digest": 1}
-    page = await Find(
-        context.items, {"_id": {"$gte": ""}}, marks, sort=[("_id", 1)], limit=SAMPLED, hint=BY_ID
-    )
-    ours = indexing.fingerprint, indexing.generation
-    return [
-        one["_id"]
-        for one in page
-        if one.get("vectors") and (one.get("index"), one.get("generation", 0)) == ours
+async def _some_embedded(context: Context, indexing: IndexSettings) -> list[Document]:
+    """Read some of the first items that have vectors of a configuration."""
+    ours: Document = {
+        "index": indexing.fingerprint,
+        "generation": indexing.generation or {"$in": [0, None]},
+        "vectors": {"$nin": [None, []]},
+    }
+    first: list[Document] = [
+        {"$match": {"_id": {"$gte": ""}}},
+        {"$sort": {"_id": 1}},
+        {"$limit": SAMPLED},
     ]
+    some: list[Document] = [{"$match": ours}, {"$limit": MOST_READ}, {"$project": SAMPLE_FIELDS}]
+    return await Aggregate(context.items, [*first, *some], hint=BY_ID)
 
 
 def _samples(indexing: IndexSettings, document: Document) -> list[Sample]:

@@ -13,7 +13,8 @@ The order of a search, and why:
    ranking ends once as many of them as the page needs have a score. Candidates behind them may have
    a score too, but an item that is no candidate may be closer than these.
 4. Where a filter dropped too many, the server lists the ids that may match, and the source ranks
-   among these (`_widen`).
+   among these (`_widen`). Where it listed them for another search before, the source ranks among
+   these from the first.
 5. Items without a score follow in the order of updates.
 
 Refused: asking the server for the ids that may match first. It would read every item of the prefix,
@@ -23,7 +24,7 @@ also for a filter that most items match, where the best candidates suffice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TypeAlias
@@ -36,6 +37,7 @@ from mongomem.engine.commands import (
 from mongomem.engine.effects import Compute
 from mongomem.errors import CorruptDataError
 from mongomem.store.context import Context
+from mongomem.store.documents.filter_query import name_of_query
 from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.item import BY_CHANGE, ITEM_FIELDS, name_of
 from mongomem.store.documents.ops import Search
@@ -212,16 +214,42 @@ async def _rank_and_rescore(query: _Query) -> list[ScoredItem]:
     ranking = await _ranking(query, source)
     if ranking.words is None and query.needs_words:
         return []
-    is_selective = bool(query.search.filter or query.phrases)
-    count = query.page_end * (OVERSAMPLING if is_selective else 1)
-    restrict_to = await _ids_holding_phrases(query, source)
-    rescored = _Rescored()
+    chosen, rescored = await _first_round(query, source), _Rescored()
     while True:
-        candidates = await source.candidates(ranking, count, restrict_to)
+        candidates = await source.candidates(ranking, chosen.count, chosen.restrict_to)
         await _rescore(query, ranking, candidates, rescored)
-        if _suffices(query, candidates, count, rescored):
+        if _suffices(query, candidates, chosen.count, rescored):
             return rescored.ranking()
-        count, restrict_to = await _widen(query, count, restrict_to)
+        chosen = await _widen(query, source, chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """Which candidates are asked for.
+
+    Attributes:
+        count: How many.
+        restrict_to: Among which ids; None: all.
+        may_narrow: The server was not asked yet which ids may match the filter.
+    """
+
+    count: int
+    restrict_to: set[str] | None
+    may_narrow: bool
+
+
+async def _first_round(query: _Query, source: CandidateSource) -> _Round:
+    """Choose the candidates to begin with. More than the page needs are asked for where some may
+    not match. Among ids that were listed for a filter before, all match that have not changed.
+    """
+    holding = await _ids_holding_phrases(query, source)
+    if holding is not None:
+        return _Round(OVERSAMPLING * query.page_end, holding, may_narrow=False)
+    narrowed = query.search.narrowed
+    matching = source.matching(name_of_query(narrowed)) if narrowed else None
+    is_selective = bool(query.search.filter) and matching is None
+    count = query.page_end * (OVERSAMPLING if is_selective else 1)
+    return _Round(count, matching, may_narrow=bool(narrowed))
 
 
 async def _ids_holding_phrases(query: _Query, source: CandidateSource) -> set[str] | None:
@@ -239,30 +267,25 @@ def _suffices(query: _Query, candidates: Candidates, count: int, rescored: _Resc
     return is_all or rescored.count_scored(candidates.ids[:count]) >= query.page_end
 
 
-async def _widen(
-    query: _Query, count: int, restrict_to: set[str] | None
-) -> tuple[int, set[str] | None]:
-    """Choose how many candidates to ask for next, and among which ids.
+async def _widen(query: _Query, source: CandidateSource, last: _Round) -> _Round:
+    """Choose which candidates to ask for next.
 
-    The server is asked once which ids may match. Where it cannot narrow, and where it did already,
-    the number grows.
+    The server is asked once which ids may match. Where it cannot narrow, where it did already, and
+    where few candidates were read, the number grows.
     """
-    matching = await _ids_matching_filter(query) if restrict_to is None else None
-    if matching is not None:
-        return query.page_end, matching
-    return count * OVERSAMPLING, restrict_to
+    if last.may_narrow and last.count >= OVERSAMPLING * query.page_end:
+        matching = await _ids_matching_filter(query)
+        source.note_matching(name_of_query(query.search.narrowed), matching)
+        return _Round(query.page_end, matching, may_narrow=False)
+    return replace(last, count=last.count * OVERSAMPLING)
 
 
-async def _ids_matching_filter(query: _Query) -> set[str] | None:
-    """Ask the server for the ids that may match the filter; None where it cannot narrow."""
+async def _ids_matching_filter(query: _Query) -> set[str]:
+    """Ask the server for the ids that may match the filter. Expired items are among them: what
+    expires is decided when candidates are read, and another clock than this one may refresh it.
+    """
     context, search = query.context, query.search
-    if not search.narrowed:
-        return None
-    condition = {
-        "prefixes": search.path,
-        **context.expiry.condition(query.now),
-        **search.narrowed,
-    }
+    condition = {"prefixes": search.path, **search.narrowed}
     find = Find(context.items, condition, {"_id": 1}, sort=[("changed_at", 1)])
     return set(ids_in(await find_with_hint(context, BY_CHANGE, find)))
 

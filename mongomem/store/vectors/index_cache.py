@@ -18,7 +18,8 @@ from bson.timestamp import Timestamp
 from mongomem.engine.locks import Guarded
 from mongomem.store.vectors.fusion import Ranking
 from mongomem.store.vectors.known_changes import NOTHING, Numbers, as_numbers
-from mongomem.store.vectors.memory_index import Change, MemoryIndex
+from mongomem.store.vectors.matching_ids import MatchingIds
+from mongomem.store.vectors.memory_index import Change, Columns, MemoryIndex
 from mongomem.store.vectors.selection import Candidate
 from mongomem.store.vectors.watermark import HIGHEST_TIMESTAMP, ChangeRead, Watermark
 from mongomem.store.words.bm25 import Hashes, TermStatistics
@@ -51,12 +52,15 @@ class CachedIndex(Guarded):
         watermark: From which timestamp on changes have to be read.
         has_unique_timestamps: Whether no two items that the server holds have one timestamp.
         known: Timestamps above the floor whose items are in the index as of then.
+        version: Counts what was added to the index.
     """
 
     index: MemoryIndex
     watermark: Watermark = field(default_factory=Watermark)
     has_unique_timestamps: bool = False
     known: Numbers = field(default_factory=lambda: NOTHING)
+    version: int = 0
+    _matching: MatchingIds = field(default_factory=MatchingIds)
     _compacted_count: int = 0
     _deferrals: int = 0
     _claimed_until: float = 0.0
@@ -67,7 +71,7 @@ class CachedIndex(Guarded):
     @property
     def size(self) -> int:
         """Bytes held, about."""
-        return self.index.size
+        return self.index.size + self._matching.size
 
     @property
     def knows_many(self) -> bool:
@@ -138,10 +142,18 @@ class CachedIndex(Guarded):
         with self._lock:
             return self.index.timestamps(ids)
 
+    def load(self, items: Columns) -> list[str]:
+        """See `MemoryIndex.load`."""
+        with self._lock:
+            self._note_added(items.ids)
+            return self.index.load(items)
+
     def upsert(self, changes: Iterable[Change], latest: Timestamp = HIGHEST_TIMESTAMP) -> list[str]:
         """See `MemoryIndex.upsert`."""
         with self._lock:
-            return self.index.upsert(changes, latest)
+            listed = [*changes]
+            self._note_added([change.id for change in listed])
+            return self.index.upsert(listed, latest)
 
     def remove(self, deleted: Mapping[str, Timestamp]) -> None:
         """See `MemoryIndex.remove`."""
@@ -164,12 +176,32 @@ class CachedIndex(Guarded):
         with self._lock:
             return self.index.holding(hashes)
 
+    def matching(self, filter: bytes, now: float) -> set[str] | None:
+        """List the ids of all items in the index that may match a filter, given by its name; None
+        where they are not known.
+        """
+        with self._lock:
+            return self._matching.get(filter, now)
+
+    def note_matching(self, filter: bytes, ids: Iterable[str], now: float, version: int) -> None:
+        """Remember which items match a filter, if nothing was added to the index since a version,
+        which the index had before they were read.
+        """
+        with self._lock:
+            if version == self.version:
+                self._matching.note(filter, ids, now, self.index.item_count)
+
     def search(
         self, ranking: Ranking, count: int, restrict_to: Collection[str] | None = None
     ) -> list[Candidate]:
         """See `MemoryIndex.search`."""
         with self._lock:
             return self.index.search(ranking.vector, count, restrict_to, ranking.words)
+
+    def _note_added(self, ids: Collection[str]) -> None:
+        if ids:
+            self.version += 1
+            self._matching.add_changed(ids, self.index.item_count)
 
     def _remove(self, deleted: Mapping[str, Timestamp]) -> None:
         """Remove items. Their changes are no longer known: one that is there is read again."""
@@ -181,6 +213,7 @@ class CachedIndex(Guarded):
         index = self.index
         self.index, self.watermark = MemoryIndex(index.dims, index.metric, index.mark), Watermark()
         self.has_unique_timestamps, self.known = False, NOTHING
+        self._matching = MatchingIds()
         self._compacted_count, self._deferrals, self._claimed_until = 0, 0, 0.0
 
 

@@ -8,8 +8,8 @@ ones, so numbers have the order of timestamps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 import bson
 import numpy as np
@@ -25,6 +25,9 @@ GROUP: dict[str, object] = {"_id": None, "t": {"$push": "$changed_at"}}
 GROUP_HEAD = b"\x0a_id\x00\x04t\x00"
 """What stands between the length of that document and its array."""
 
+NO_ID = GROUP_HEAD[:5]
+"""Where it stands an `_id` of null follows, which no item has."""
+
 TIMESTAMP = 0x11
 """The type of a timestamp in BSON 1.1."""
 
@@ -39,6 +42,29 @@ def as_numbers(timestamps: Iterable[Timestamp]) -> Numbers:
 def below(number: int) -> Timestamp:
     """Return the timestamp right below a number."""
     return Timestamp((number - 1) >> 32, (number - 1) & 0xFFFFFFFF)
+
+
+def timestamps_and_later(
+    collection: str, path: str, floor: Timestamp, highest: Timestamp, later: Sequence[Any]
+) -> list[dict[str, Any]]:
+    """Build the pipeline whose answer `split` reads: the timestamps alone of what changed below a
+    path up to a timestamp, and the documents of what changed later, by stages that tell which.
+    """
+
+    def changed(when: dict[str, Timestamp]) -> dict[str, Any]:
+        return {"$match": {"prefixes": path, "changed_at": when}}
+
+    behind = [changed({"$gt": highest}), {"$sort": {"changed_at": 1}}, *later]
+    union = {"$unionWith": {"coll": collection, "pipeline": behind}}
+    return [changed({"$gt": floor, "$lte": highest}), {"$group": GROUP}, union]
+
+
+def split(found: list[bytes]) -> tuple[Numbers, list[bytes]]:
+    """Tell the timestamps from the documents of items."""
+    end = 4 + len(NO_ID)
+    groups = [decode_numbers(one) for one in found if one[4:end] == NO_ID]
+    items = [one for one in found if one[4:end] != NO_ID]
+    return np.concatenate([NOTHING, *groups]), items
 
 
 def decode_numbers(document: bytes) -> Numbers:

@@ -1,8 +1,9 @@
 """A flat index in memory: the int8 codes of the items below one namespace prefix, and their terms.
 
-The index is fed with `Change`s, which are what a document says of an item: its id, when it changed
-last, its codes and its terms. It reads nothing itself, holds no lock and knows nothing of time;
-`mongomem.store.vectors.index_cache` adds both. What `search` returns are candidates: the caller
+The index is loaded by `Columns`, which are what documents say of many items: their ids, codes and
+terms. Then it is fed with `Change`s, which tell of one item when it changed last too. It reads
+nothing itself, holds no lock and knows nothing of time; `mongomem.store.vectors.index_cache` adds
+both. What `search` returns are candidates: the caller
 reads them again by their ids, scores them by their float32 vectors and drops what was deleted. So a
 deleted item that is still here costs one candidate and never a wrong answer.
 """
@@ -29,14 +30,14 @@ from mongomem.store.vectors.quantization import (
     normalized,
 )
 from mongomem.store.vectors.selection import Candidate, select_top
-from mongomem.store.vectors.watermark import HIGHEST_TIMESTAMP
+from mongomem.store.vectors.watermark import HIGHEST_TIMESTAMP, LOWEST_TIMESTAMP
 from mongomem.store.words.bm25 import Hashes, TermStatistics, WordQuery
 from mongomem.store.words.occurrences import Slots
 from mongomem.store.words.term_index import NO_SLOT, TermIndex
 
-BLOCK_ROWS = 256
-"""Rows converted to float32 at a time: at 1,536 dimensions 1.5 MB, which stay in the cache of a
-core (measured)."""
+BLOCK_NUMBERS = 2**17
+"""Numbers converted to float32 at a time: 512 KB, which stay in the cache of a core. From some
+600,000 on OpenBLAS starts threads, which costs more than it gains (measured)."""
 
 ITEM_BYTES = 400
 """About what Python keeps for one item beside its codes: its id, its rows, its timestamp."""
@@ -66,6 +67,27 @@ class Change(NamedTuple):
     terms: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Some items, an entry of each list for each: a first load has thousands, and an object for
+    each of them would cost more than its ranking.
+
+    Attributes:
+        ids: Theirs. Shards may give two items one id: the first one counts.
+        codes: See `Change`.
+        terms: See `Change`.
+    """
+
+    ids: Sequence[str] = ()
+    codes: Sequence[Any] = ()
+    terms: Sequence[Any] = ()
+
+    def at(self, places: Sequence[int]) -> Columns:
+        """Choose the items at some places."""
+        columns = (self.ids, self.codes, self.terms)
+        return Columns(*([column[place] for place in places] for column in columns))
+
+
 @dataclass(slots=True)
 class MemoryIndex:
     """Codes of items, one row for each vector. Not safe for concurrent use.
@@ -83,7 +105,7 @@ class MemoryIndex:
     _slots: Slots = field(init=False)
     _words: TermIndex = field(init=False)
     _item_ids: list[str] = field(default_factory=list)
-    _rows: dict[str, list[int]] = field(default_factory=dict)
+    _rows: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _timestamps: dict[str, Timestamp] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -117,6 +139,19 @@ class MemoryIndex:
             return dict(self._timestamps)
         return {item: self._timestamps[item] for item in ids if item in self._timestamps}
 
+    def load(self, items: Columns) -> list[str]:
+        """Add the items that are not here; any change replaces them.
+
+        Returns the ids of the items whose codes are damaged. They are kept without a vector.
+        """
+        timestamps = self._timestamps
+        if len({*items.ids}) < len(items.ids) or not timestamps.keys().isdisjoint(items.ids):
+            first = {item: place for place, item in reversed([*enumerate(items.ids)])}
+            new = (place for item, place in first.items() if item not in timestamps)
+            items = items.at(sorted(new))
+        timestamps.update(dict.fromkeys(items.ids, LOWEST_TIMESTAMP))
+        return self._add(items)
+
     def upsert(self, changes: Iterable[Change], latest: Timestamp = HIGHEST_TIMESTAMP) -> list[str]:
         """Apply changes, in any order and any number of times: the newest of each item stays.
 
@@ -127,11 +162,11 @@ class MemoryIndex:
             latest: The highest timestamp that a server may have given until now. A higher one was
                 not given by a server, and any other timestamp replaces it.
         """
-        coded = [change for change in self._newer(changes, latest) if change.codes is not None]
-        self._words.add({change.id: (change.terms, change.codes) for change in coded})
-        damaged = self._append_sound(coded)
-        self._pack_words()
-        return damaged
+        newer = self._newer(changes, latest)
+        ids = [change.id for change in newer]
+        return self._add(
+            Columns(ids, [change.codes for change in newer], [change.terms for change in newer])
+        )
 
     def remove(self, deleted: Mapping[str, Timestamp]) -> None:
         """Remove deleted items; not those that were written again since these timestamps."""
@@ -204,32 +239,42 @@ class MemoryIndex:
                 newer[change.id] = change
         return newer.values()
 
-    def _append_sound(self, changes: list[Change]) -> list[str]:
-        """Append the codes of changes; return the ids of those whose codes are damaged."""
-        if self._append(changes):
-            return []
-        damaged = {change.id for change in changes if not are_codes(change.codes, self.dims)}
-        self._append([change for change in changes if change.id not in damaged])
-        return [*damaged]
+    def _add(self, items: Columns) -> list[str]:
+        """Add the rows and the terms of items that have none; return those with damaged codes."""
+        if type(None) in {*map(type, items.codes)}:
+            items = items.at([n for n, codes in enumerate(items.codes) if codes is not None])
+        self._words.add(items.ids, items.terms, items.codes)
+        damaged = self._append_sound(items)
+        self._pack_words()
+        return damaged
 
-    def _append(self, changes: list[Change]) -> bool:
-        """Append the codes of changes, all or none; return whether all codes are sound.
+    def _append_sound(self, items: Columns) -> list[str]:
+        """Append the codes of items; return the ids of those whose codes are damaged."""
+        if self._append(items):
+            return []
+        codes = enumerate(items.codes)
+        sound = items.at([place for place, own in codes if are_codes(own, self.dims)])
+        self._append(sound)
+        return [*{*items.ids}.difference(sound.ids)]
+
+    def _append(self, items: Columns) -> bool:
+        """Append the codes of items, all or none; return whether all codes are sound.
 
         A first load appends thousands of items. So all of them are checked, decoded and copied
         together, by a few calls of numpy. Nothing is changed before all codes are known to be
         sound. `_append_sound` finds out which ones are not, in the rare case that some are not.
         """
-        if not changes:
+        parts, size = items.codes, self._codes.itemsize
+        if not parts:
             return True
-        parts, size = [change.codes for change in changes], self._codes.itemsize
         if not _are_whole(parts, size):
             return False
         codes = decode_codes(parts, self.dims)
         if not can_be_ranked(codes):
             return False
-        ids, counts = [change.id for change in changes], [len(part) // size for part in parts]
-        self._append_codes(codes, np.repeat(self._words.slots(ids), counts).astype(np.int32))
-        self._append_ids(ids, counts)
+        counts = [len(part) // size for part in parts]
+        self._append_codes(codes, np.repeat(self._words.slots(items.ids), counts).astype(np.int32))
+        self._append_ids(items.ids, counts)
         return True
 
     def _append_codes(self, codes: Codes, slots: Slots) -> None:
@@ -242,21 +287,21 @@ class MemoryIndex:
         else:
             self._codes, self._slots = codes, slots
 
-    def _append_ids(self, ids: list[str], counts: list[int]) -> None:
+    def _append_ids(self, ids: Sequence[str], counts: list[int]) -> None:
         """Assign the next rows to items, to each as many as it has vectors."""
         if len(ids) == sum(counts):
             self._append_single_ids(ids)
             return
         for item, count in zip(ids, counts, strict=True):
             row = len(self._item_ids)
-            self._rows[item] = list(range(row, row + count))
+            self._rows[item] = tuple(range(row, row + count))
             self._item_ids += [item] * count
 
-    def _append_single_ids(self, ids: list[str]) -> None:
+    def _append_single_ids(self, ids: Sequence[str]) -> None:
         """Assign one row to each item, as in most first loads: by one call for all of them."""
         row = len(self._item_ids)
         self._item_ids += ids
-        self._rows.update(zip(ids, ([own] for own in range(row, row + len(ids))), strict=True))
+        self._rows.update(zip(ids, zip(range(row, row + len(ids))), strict=True))
 
     def _reserve(self, rows: int) -> None:
         if rows > len(self._codes):
@@ -286,7 +331,7 @@ class MemoryIndex:
             self._codes[row], self._slots[row] = self._codes[last], self._slots[last]
             self._item_ids[row] = moved
             rows = self._rows[moved]
-            rows[rows.index(last)] = row
+            self._rows[moved] = tuple(row if own == last else own for own in rows)
 
     def _scores(self, codes: Codes, query: Vector) -> Vector:
         """Score rows approximately: float32 of shape (rows,), comparable with each other only."""
@@ -325,9 +370,10 @@ def _products(codes: Codes, query: Vector) -> Vector:
     to memory and reads them again, where a block stays in the cache of a core.
     """
     products = np.empty(len(codes), dtype=np.float32)
-    block = np.empty((min(BLOCK_ROWS, len(codes)), len(query)), dtype=np.float32)
-    for start in range(0, len(codes), BLOCK_ROWS):
-        levels = codes["levels"][start : start + BLOCK_ROWS]
+    rows = max(1, BLOCK_NUMBERS // max(1, len(query)))
+    block = np.empty((min(rows, len(codes)), len(query)), dtype=np.float32)
+    for start in range(0, len(codes), rows):
+        levels = codes["levels"][start : start + rows]
         part = block[: len(levels)]
         np.copyto(part, levels)
         np.dot(part, query, out=products[start : start + len(levels)])

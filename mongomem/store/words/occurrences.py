@@ -1,7 +1,8 @@
 """Which item has which term how often, for all items of an index: three arrays side by side.
 
 The terms of what was appended first are held in order too, so a term is found by bisection. What
-was appended since is compared with the terms of a query. It is put in order as soon as it is much.
+was appended since is compared with the terms of a query. Where it is much it is put in order, but
+not before it was searched for some terms: the first search of an index does not wait for that.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from mongomem.store.words.bm25 import Hashes, Places
 FEW_APPENDED, SHARE_APPENDED = 2_000, 8
 """So many occurrences behind the ordered ones, or one for so many ordered ones, are not put in
 order."""
+
+FEW_COMPARED = 50
+"""Nor is what fewer terms were compared with: comparing so many takes as long as the ordering."""
 
 MOST_COMPARED = 32
 """Up to so many terms of a query are compared with all that is not in order."""
@@ -62,6 +66,7 @@ class Occurrences:
     owners: Growing = field(default_factory=lambda: Growing.of((), np.int32))
     _order: Places = field(default_factory=lambda: np.empty(0, np.intp))
     _ordered: Hashes = field(default_factory=lambda: np.empty(0, np.uint32))
+    _compared: int = 0
 
     @property
     def size(self) -> int:
@@ -84,7 +89,7 @@ class Occurrences:
 
     def find(self, wanted: Hashes) -> tuple[Places, Places]:
         """Find the occurrences of terms: their places, and which of the terms each is."""
-        self._put_in_order()
+        self._put_in_order(len(wanted))
         starts, ends = (np.searchsorted(self._ordered, wanted, side) for side in SIDES)
         ranges = zip(starts.tolist(), ends.tolist(), strict=True)
         ordered = [self._order[start:end] for start, end in ranges]
@@ -95,10 +100,16 @@ class Occurrences:
             np.concatenate([ordered_terms, terms]),
         )
 
-    def _put_in_order(self) -> None:
-        """Put all terms in order where those that are not are many."""
+    def _put_in_order(self, wanted: int) -> None:
+        """Put all terms in order where those that are not are many, and were compared with many
+        before so many more are wanted.
+        """
         count = len(self._ordered)
-        if self.hashes.used - count > FEW_APPENDED + count // SHARE_APPENDED:
+        if self.hashes.used - count <= FEW_APPENDED + count // SHARE_APPENDED:
+            return
+        self._compared += wanted
+        if self._compared > FEW_COMPARED:
+            self._compared = 0
             self._order = np.argsort(self.hashes.values)
             self._ordered = self.hashes.values[self._order]
 

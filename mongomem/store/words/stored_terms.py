@@ -22,9 +22,12 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from mongomem.store.words.bm25 import Hashes
+from mongomem.store.words.bm25 import Hashes, Places
 
-HEADER_BYTES, TERM_BYTES = 4, 5
+HEADER_BYTES, HASH_BYTES, TERM_BYTES = 4, 4, 5
+HASH, COUNT = 1, 2
+"""What a byte behind the header is a part of."""
+
 MOST_COUNTED = 255
 NO_CODES = bytes(2)
 
@@ -37,11 +40,13 @@ class DecodedTerms:
     """The terms of several items, one after the other.
 
     Attributes:
+        places: Which of the items that were given these are.
         hashes: The terms.
         counts: How often an item has each.
         sizes: How many terms each item has.
     """
 
+    places: Places
     hashes: Hashes
     counts: npt.NDArray[np.uint8]
     sizes: npt.NDArray[np.int64]
@@ -82,8 +87,7 @@ def encode_terms(terms: Iterable[str], mark: bytes, codes: bytes) -> bytes:
 
 def are_damaged(value: object) -> bool:
     """Say whether this can be the terms of no text."""
-    whole = type(value) is bytes and len(value) % TERM_BYTES == HEADER_BYTES
-    return value is not None and not whole
+    return value is not None and not _are_whole(value)
 
 
 def are_terms(value: object, mark: bytes, codes: object) -> bool:
@@ -96,17 +100,56 @@ def are_terms(value: object, mark: bytes, codes: object) -> bool:
     )
 
 
-def decode_terms(values: Sequence[bytes]) -> DecodedTerms:
-    """Decode the terms of items, each as `are_terms` accepts them."""
-    sizes = [(len(value) - HEADER_BYTES) // TERM_BYTES for value in values]
-    ends = [HEADER_BYTES + 4 * size for size in sizes]
-    hashes = b"".join(value[HEADER_BYTES:end] for value, end in zip(values, ends, strict=True))
-    counts = b"".join(value[end:] for value, end in zip(values, ends, strict=True))
+def decode_terms(terms: Sequence[Any], codes: Sequence[Any], mark: bytes) -> DecodedTerms:
+    """Decode the terms of items, of those whose terms are as `are_terms` accepts them.
+
+    A first load decodes thousands of items. So all of them are checked and decoded together, by a
+    few calls of numpy.
+
+    Args:
+        terms: What is stored as `terms` of each item.
+        codes: What is stored as `codes` of each.
+        mark: See `mark_of`.
+    """
+    whole = [place for place, value in enumerate(terms) if _are_whole(value)]
+    values, codes = [terms[place] for place in whole], [codes[place] for place in whole]
+    joined = np.frombuffer(b"".join(values), dtype=np.uint8)
+    lengths = np.fromiter(map(len, values), np.int64, len(values))
+    is_ours = _are_ours(joined, np.cumsum(lengths) - lengths, codes, mark)
+    sizes = (lengths - HEADER_BYTES) // TERM_BYTES
+    kinds = _kinds_of_bytes(sizes, is_ours)
     return DecodedTerms(
-        np.frombuffer(hashes, dtype="<u4").astype(np.uint32, copy=False),
-        np.frombuffer(counts, dtype=np.uint8),
-        np.array(sizes, dtype=np.int64),
+        np.array(whole, dtype=np.intp)[is_ours],
+        joined[kinds == HASH].view("<u4").astype(np.uint32, copy=False),
+        joined[kinds == COUNT],
+        sizes[is_ours],
     )
+
+
+def _are_ours(
+    joined: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], codes: Sequence[Any], mark: bytes
+) -> npt.NDArray[np.bool_]:
+    """Say of each string of terms whether its header has the mark of an analyser and of codes."""
+    marked = [code[:MARKED_BYTES] if type(code) is bytes else b"" for code in codes]
+    wanted = np.empty((len(codes), 2), dtype="<u2")
+    wanted[:, 0] = int.from_bytes(mark, "little")
+    wanted[:, 1] = np.fromiter(map(crc32, marked), np.uint32, len(marked)) & 0xFFFF
+    headers = joined[starts[:, None] + np.arange(HEADER_BYTES)]
+    ours: npt.NDArray[np.bool_] = (headers == wanted.view(np.uint8)).all(axis=1)
+    return ours
+
+
+def _kinds_of_bytes(
+    sizes: npt.NDArray[np.int64], is_ours: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.uint8]:
+    """Say of each byte of some strings what it is a part of; nothing where they are not ours."""
+    kinds = np.where(is_ours[:, None], (0, HASH, COUNT), 0).astype(np.uint8)
+    lengths = np.column_stack([np.full_like(sizes, HEADER_BYTES), HASH_BYTES * sizes, sizes])
+    return np.repeat(kinds.ravel(), lengths.ravel())
+
+
+def _are_whole(value: object) -> bool:
+    return type(value) is bytes and len(value) % TERM_BYTES == HEADER_BYTES
 
 
 def _mark_of_codes(codes: Any) -> bytes:

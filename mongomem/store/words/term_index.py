@@ -7,7 +7,7 @@ count nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from mongomem.store.words.bm25 import Hashes, TermStatistics, WordQuery
 from mongomem.store.words.occurrences import Growing, Occurrences, Slots
-from mongomem.store.words.stored_terms import DecodedTerms, are_terms, decode_terms
+from mongomem.store.words.stored_terms import DecodedTerms, decode_terms
 
 NO_SLOT = 0
 
@@ -53,15 +53,15 @@ class TermIndex:
         find = self._slots.get
         return [find(item, NO_SLOT) for item in ids]
 
-    def add(self, stored: Mapping[str, tuple[Any, Any]]) -> None:
-        """Add items that are not here, given as their stored terms and codes. Terms that are
-        damaged, or of another analyser or another text, are left out.
+    def add(self, ids: Sequence[str], terms: Sequence[Any], codes: Sequence[Any]) -> None:
+        """Add items that are not here, given by what is stored as terms and codes of each. Terms
+        that are damaged, or of another analyser or another text, are left out.
         """
-        sound = {
-            item: terms for item, (terms, codes) in stored.items() if self._is_ours(terms, codes)
-        }
-        if sound:
-            self._append([*sound], decode_terms([*sound.values()]))
+        if self.mark is None:
+            return
+        decoded = decode_terms(terms, codes, self.mark)
+        if len(decoded.places):
+            self._append([ids[place] for place in decoded.places.tolist()], decoded)
 
     def remove(self, id: str) -> None:
         """Remove an item, if it is here."""
@@ -109,9 +109,6 @@ class TermIndex:
         found: npt.NDArray[np.bool_] = counts == len(hashes)
         found[NO_SLOT] = True
         return found
-
-    def _is_ours(self, terms: Any, codes: Any) -> bool:
-        return self.mark is not None and are_terms(terms, self.mark, codes)
 
     def _append(self, ids: Sequence[str], terms: DecodedTerms) -> None:
         first = self._lengths.used

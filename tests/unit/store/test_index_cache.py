@@ -19,6 +19,7 @@ from mongomem.store.vectors.index_cache import (
     IndexCache,
 )
 from mongomem.store.vectors.known_changes import as_numbers
+from mongomem.store.vectors.matching_ids import MOST_FILTERS
 from mongomem.store.vectors.memory_index import Change, MemoryIndex
 from mongomem.store.vectors.quantization import (
     Metric,
@@ -144,3 +145,52 @@ def test_timestamps_alone_are_read_where_many_are_known_and_each_names_one_item(
         cached.has_unique_timestamps = is_unique
         cached.note_known(as_numbers(map(at, range(count))), [])
         assert cached.knows_many is expected
+
+
+FILTER = b"filter"
+
+
+def cached_index(count: int) -> CachedIndex:
+    cached = IndexCache(limit=10**9).get("u1", lambda: MemoryIndex(2, "cosine"))
+    cached.upsert(change(f"k{n}", 1 + n, [1, 0]) for n in range(count))
+    return cached
+
+
+def test_what_matches_a_filter_is_known_for_a_minute_with_what_has_changed_since() -> None:
+    cached = cached_index(40)
+    cached.note_matching(FILTER, ["k1", "k2"], 100.0, cached.version)
+    cached.upsert([change("k3", 50, [0, 1])])
+    cached.upsert([])
+    assert cached.matching(FILTER, 159.0) == {"k1", "k2", "k3"}
+    assert cached.matching(b"other", 100.0) is None
+    assert cached.matching(FILTER, 160.0) is None
+
+
+def test_what_matches_a_filter_is_not_kept_past_a_change() -> None:
+    cached = cached_index(40)
+    version = cached.version
+    cached.upsert([change("k3", 50, [0, 1])])
+    cached.note_matching(FILTER, ["k1"], 100.0, version)
+    assert cached.matching(FILTER, 100.0) is None
+
+
+def test_a_list_of_many_of_the_items_is_dropped() -> None:
+    cached = cached_index(40)
+    cached.note_matching(FILTER, [f"k{n}" for n in range(11)], 100.0, cached.version)
+    assert cached.matching(FILTER, 100.0) is None
+    size = cached.size
+    cached.note_matching(FILTER, [f"k{n}" for n in range(10)], 100.0, cached.version)
+    assert cached.matching(FILTER, 100.0) is not None
+    assert cached.size > size
+    cached.upsert([change("k20", 50, [0, 1])])
+    assert cached.matching(FILTER, 100.0) is None
+
+
+def test_the_filter_that_was_not_searched_by_for_longest_is_forgotten_first() -> None:
+    cached = cached_index(40)
+    for n in range(MOST_FILTERS):
+        cached.note_matching(b"%d" % n, ["k1"], 100.0, cached.version)
+    assert cached.matching(b"0", 100.0) == {"k1"}
+    cached.note_matching(FILTER, ["k2"], 100.0, cached.version)
+    assert cached.matching(b"1", 100.0) is None
+    assert cached.matching(b"0", 100.0) == {"k1"}

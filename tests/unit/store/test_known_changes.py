@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 from typing import Any
 
 import bson
@@ -131,12 +132,22 @@ class PlayedServer:
             began = datetime.fromtimestamp(100, timezone.utc)
             return {"localTime": began + timedelta(seconds=self.now)}
         if isinstance(command, AggregateRaw):
-            above = command.pipeline[0]["$match"]["changed_at"]["$gt"]
-            met = sorted(
-                one for one in map(self.changed_at, self.visible().values()) if one > above
-            )
-            return [group(met)] if met else []
+            return list(map(bson.encode, self.aggregated(*command.pipeline)))
         return list(self.found(command))
+
+    def aggregated(self, match: Any, _group: Any, union: Any) -> Iterator[dict[str, Any]]:
+        """Answer a read of timestamps up to one, and of the changes behind it."""
+        bounds = match["$match"]["changed_at"]
+        met = sorted(
+            one
+            for one in map(self.changed_at, self.visible().values())
+            if bounds["$gt"] < one <= bounds["$lte"]
+        )
+        if met:
+            yield {"_id": None, "t": met}
+        later, *_, limit, project = union["$unionWith"]["pipeline"]
+        find = Find("", later["$match"], project["$project"])
+        yield from islice(self.found(find), limit["$limit"])
 
     def found(self, command: Find) -> Iterator[dict[str, Any]]:
         """Answer a read by ids, of changes, or of a page."""
@@ -167,10 +178,10 @@ def context_of(server: PlayedServer) -> Context:
     return replace(made, monotonic=lambda: server.now, unix_time=lambda: 100 + server.now)
 
 
-def searched(context: Context, server: PlayedServer) -> Any:
+def searched(context: Context, server: PlayedServer, path: str = "u") -> Any:
     assert context.indexing
     server.fingerprint = context.indexing.fingerprint
-    plan, reply = synced_index(IndexScope(context, context.indexing, "u")), None
+    plan, reply = synced_index(IndexScope(context, context.indexing, path)), None
     while True:
         try:
             reply = server.answer(plan.send(reply))
@@ -237,6 +248,12 @@ def test_known_changes_are_not_read_again() -> None:
     server.commands.clear()
     searched(context, server)
     assert [type(command) for command in server.commands] == [AggregateRaw]
+    new = [Write(server.now, item_id(3_000 + n), Timestamp(104, 9_000 + n)) for n in range(20)]
+    server.writes.extend(new)
+    server.commands.clear()
+    synced = searched(context, server)
+    assert [type(command) for command in server.commands] == [AggregateRaw, Compute]
+    assert {write.item for write in new} <= synced.cached.timestamps().keys()
     late = Write(server.now, item_id(5_000), Timestamp(101, 9_000))
     server.writes.append(late)
     server.commands.clear()
@@ -255,3 +272,13 @@ def test_after_a_load_one_window_of_changes_is_read() -> None:
     newest = server.writes[-1].changed_at
     assert floors[1] < newest
     assert floors[ALLOWED_LATENESS_SECONDS + 1] == newest
+
+
+def test_the_time_of_day_counts_for_some_seconds() -> None:
+    server = PlayedServer([], "")
+    context = context_of(server)
+    for path, pause, is_asked in (("u", 0.0, True), ("v", 9.0, False), ("w", 1.1, True)):
+        server.now += pause
+        server.commands.clear()
+        searched(context, server, path)
+        assert any(isinstance(command, RunCommand) for command in server.commands) is is_asked

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from mongomem.store.vectors.memory_index import Change, MemoryIndex
+from mongomem.store.vectors.memory_index import Change, Columns, MemoryIndex
 from mongomem.store.vectors.quantization import (
     METRICS,
     Metric,
     quantize,
     similarities,
 )
+from mongomem.store.vectors.watermark import LOWEST_TIMESTAMP
 from mongomem.store.words.stored_terms import encode_terms, mark_of
 
 DIMS = 12
@@ -48,6 +49,19 @@ def test_the_best_are_among_the_candidates(
     assert len(inside) >= min(count, len(rows))
     if outside:
         assert inside[count - 1] >= max(outside) - 1e-4 * max(1.0, abs(max(outside)))
+
+
+def test_a_page_that_is_loaded_again_and_an_id_that_comes_twice_count_once() -> None:
+    axes = np.eye(3, dtype=np.float32)
+    first, second, third = (quantize(axis[None], "cosine") for axis in axes)
+    index = MemoryIndex(3, "cosine")
+    assert index.load(Columns(["a", "b", "a"], [first, None, second], [None] * 3)) == []
+    index.upsert([change("b", 5, [0, 1, 0])])
+    assert index.load(Columns(["b", "c", "d"], [third, third, b"damaged"], [None] * 3)) == ["d"]
+    assert (index.item_count, len(index)) == (4, 3)
+    for n, name in enumerate("abc"):
+        assert [item for _, item in index.search(axes[n], 1)] == [name]
+    assert index.timestamps(["b", "c"]) == {"b": at(5), "c": LOWEST_TIMESTAMP}
 
 
 @pytest.mark.parametrize("rows", [300, 5_000])

@@ -2,7 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --only-binary :all: --constraint constraints.txt
+# Wheels alone, but for one file of Python that `langgraph dev` needs and that has none.
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary forbiddenfruit --constraint constraints.txt
 
 .PHONY: help demo chat web notebook notebooks test lint bench acceptance docs site build clean
 

@@ -33,9 +33,11 @@ from support.databases import drop, fast_directory
 from support.openai_server import OpenAIServer
 
 if sys.version_info < (3, 11):
-    # deepagents, and the saver that a notebook compares with, are for Python 3.11 and newer
+    # deepagents, the server of LangGraph, and the saver that a notebook compares with, are for
+    # Python 3.11 and newer
     collect_ignore = [
         "acceptance/test_clients_deepagents.py",
+        "acceptance/test_langgraph_dev.py",
         "acceptance/test_notebooks.py",
         "migration/test_official_packages.py",
     ]
@@ -54,6 +56,7 @@ LONGEST = (
     "acceptance/test_docs.py",
     "acceptance/test_notebooks.py",
     "acceptance/test_web_chat_browser.py",
+    "acceptance/test_langgraph_dev.py",
     "migration/test_command.py",
     "checkpoint/test_crashes.py",
     "checkpoint/test_interleavings.py",

@@ -122,6 +122,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("migration", "checkpoint", "store", "transfer"),
         *("engine.commands", "engine.runners"),
     },
+    "langgraph": {
+        *("langgraph", "memory", "checkpoint.saver", "checkpoint.serde.default", "store.store"),
+        *("embeddings", "engine.client_context", "local_server.server"),
+    },
     "command_line": {
         *("command_line", "migration", "checkpoint.saver", "memory"),
         *("engine.client_context", "engine.commands"),

@@ -17,11 +17,16 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    SummarizationMiddleware,
+)
 from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import tool
-from langgraph.types import Command
+from langgraph.func import task
+from langgraph.types import CachePolicy, Command
 
 from support.agents import (
     KINDS,
@@ -144,6 +149,65 @@ async def test_an_agent_with_sync_tools(memories: Memories) -> None:
         approval = Command(resume={"decisions": [{"type": "approve"}]})
         told += [await memories.call(agent, "invoke", approval, thread(2))]
         told += [[state.values, state.next] for state in await memories.history(agent, thread(2))]
+        return told
+
+    await assert_as_in_memory(scenario, memories)
+
+
+async def test_an_agent_that_summarises_what_was_long_ago(memories: Memories) -> None:
+    """Its middleware removes all messages and puts a summary and the last ones in their place."""
+
+    async def scenario(memories: Memories) -> list[Any]:
+        agent = create_agent(
+            ScriptedModel(reply=lambda messages: AIMessage(f"heard {len(messages)} messages")),
+            middleware=[
+                SummarizationMiddleware(
+                    ScriptedModel(reply=lambda messages: AIMessage("they spoke of numbers")),
+                    trigger=("messages", 6),
+                    keep=("messages", 2),
+                )
+            ],
+            checkpointer=memories.saver,
+            store=memories.store,
+        )
+        told = [
+            await memories.call(agent, "invoke", {"messages": f"number {number}"}, thread(1))
+            for number in range(6)
+        ]
+        assert "they spoke of numbers" in told[-1]["messages"][0].content
+        told += [[state.values, state.next] for state in await memories.history(agent, thread(1))]
+        return told
+
+    await assert_as_in_memory(scenario, memories)
+
+
+async def test_an_agent_whose_tool_keeps_results(memories: Memories) -> None:
+    async def scenario(memories: Memories) -> list[Any]:
+        asked: list[str] = []
+
+        @task(cache_policy=CachePolicy())
+        def measure(city: str) -> str:
+            asked.append(city)
+            return f"{len(city)} degrees in {city}"
+
+        @tool
+        def weather(city: str) -> str:
+            """Tell the weather of a city."""
+            return measure(city).result()
+
+        agent = create_agent(
+            ScriptedModel(reply=obeying),
+            [weather],
+            checkpointer=memories.saver,
+            store=memories.store,
+            cache=memories.cache,
+        )
+        cities = ("Oslo", "Rome", "Oslo")
+        told: list[Any] = [
+            await memories.call(agent, "invoke", says(("weather", {"city": city})), thread(number))
+            for number, city in enumerate(cities)
+        ]
+        assert asked == ["Oslo", "Rome"]
         return told
 
     await assert_as_in_memory(scenario, memories)

@@ -13,7 +13,6 @@ import mongomock
 import pytest
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.monitoring import CommandListener
-from pymongo.uri_parser import parse_uri
 
 import mongomem
 from mongomem import ConfigurationError, MongoMemory, MongoSaver, MongoStore, ServerUnavailableError
@@ -23,6 +22,7 @@ from mongomem.engine.clients import database_name_of
 from mongomem.engine.runners import Concerns, runners_for
 from mongomem.errors import MongomemError
 from mongomem.testing import MongomockDatabase
+from support.databases import with_database
 
 # PyMongo 4.20 leaves open the socket of an async monitor that is closed while it connects.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -65,19 +65,6 @@ async def enter(opening: Any, kind: str) -> Any:
 
 
 # Which database.
-
-
-def with_database(uri: str, name: str) -> str:
-    """Put the name of a database into a connection string; where its users are kept stays the
-    same.
-    """
-    head, _, options = uri.partition("?")
-    kept = parse_uri(uri)["options"].get("authSource", parse_uri(uri)["database"] or "admin")
-    hosts = head.split("://", 1)[1].split("/", 1)[0]
-    options = (
-        options if "authSource" in options or "@" not in hosts else f"{options}&authSource={kept}"
-    )
-    return f"mongodb://{hosts}/{name}?{options}"
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

@@ -26,11 +26,11 @@ import mongomem
 from mongomem import LocalServer, MongoSaver, MongoStore
 from mongomem.checkpoint.thread_methods import ThreadMethods
 from mongomem.store.namespace_methods import NamespaceMethods
+from support.pages import blocks, commands
 from support.waits import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 CELLS = """
 import ast as _ast, asyncio as _asyncio, json as _json, sys as _sys
@@ -43,13 +43,8 @@ _loop.close()
 """
 """Runs cells as a notebook does: one event loop and one namespace for all of them."""
 
-NEEDS_3_11 = "langgraph.checkpoint.mongodb"
-"""A page that imports this needs a package that is for Python 3.11 and newer."""
-
-
-def blocks(document: Path) -> list[tuple[str, str]]:
-    """Return the language and the text of each block of code."""
-    return BLOCK.findall(document.read_text("utf-8"))
+NEEDS_3_11 = ("langgraph.checkpoint.mongodb", "import create_deep_agent")
+"""A page that says this needs a package that is for Python 3.11 and newer."""
 
 
 def of(document: Path, language: str) -> list[str]:
@@ -57,10 +52,18 @@ def of(document: Path, language: str) -> list[str]:
 
 
 def runs_here(document: Path) -> bool:
-    return sys.version_info >= (3, 11) or NEEDS_3_11 not in document.read_text("utf-8")
+    text = document.read_text("utf-8")
+    return sys.version_info >= (3, 11) or not any(one in text for one in NEEDS_3_11)
 
 
-WITH_CODE = [document for document in DOCUMENTS if of(document, "python") and runs_here(document)]
+WITH_SERVER = ROOT / "docs" / "how-to" / "langgraph-dev.md"
+"""The page whose steps need a server, which `test_langgraph_dev` starts."""
+
+WITH_CODE = [
+    document
+    for document in DOCUMENTS
+    if of(document, "python") and runs_here(document) and document != WITH_SERVER
+]
 WITH_STEPS = [document for document in WITH_CODE if of(document, "console")]
 WITH_CELLS = [document for document in WITH_CODE if document not in WITH_STEPS]
 
@@ -81,13 +84,6 @@ def environment() -> Iterator[dict[str, str]]:
     path = f"{own}{os.pathsep}{os.environ['PATH']}"
     with LocalServer(throw_away=True) as server:
         yield {**os.environ, "MONGODB_URI": server.uri, "PYTHONPATH": str(ROOT), "PATH": path}
-
-
-def commands(console: str) -> Iterator[tuple[str, str]]:
-    """Return each command of a console, and what it prints."""
-    for one in console.split("$ ")[1:]:
-        command, _, printed = one.partition("\n")
-        yield command, printed
 
 
 def run_cells(cells: list[str], environment: dict[str, str]) -> tuple[str, str]:

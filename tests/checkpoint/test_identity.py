@@ -588,3 +588,24 @@ def test_a_list_is_a_namespace_too() -> None:
 def test_a_namespace_function_that_is_none_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="user_namespace"):
         MongoMemory(mongomock.MongoClient(), user_namespace=wrong)
+
+
+@pytest.mark.parametrize("of_whom", ["user_id", "langgraph_auth_user_id"])
+async def test_what_a_langgraph_server_says_of_a_request_is_not_kept(
+    of_whom: str, mongo_client: MongoClient, database_name: str
+) -> None:
+    """Unless it is by that that the application knows whose threads are."""
+    memory = MongoMemory(mongo_client, database_name, user_key=of_whom)
+    said = {
+        "langgraph_request_id": "a request",
+        "langgraph_auth_user_id": "ada",
+        "langgraph_auth_permissions": "read",
+        "graph_id": "chat",
+        "user_id": "ada",
+    }
+    steps = Steps(Calls(memory.saver, "blocking"), **said)
+    steps.config["metadata"] = {"langgraph_auth_user": "Ada", "langgraph_request_id": "one"}
+    found = memory.saver.get_tuple(await steps.put(a=1))
+    assert found is not None
+    assert found.metadata.keys() - {"source", "step", "parents"} == {"graph_id", "user_id", of_whom}
+    assert [one.thread_id for one in memory.user("ada").threads()] == ["t"]

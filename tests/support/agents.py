@@ -20,10 +20,11 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
+from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from mongomem import MongoSaver, MongoStore
+from mongomem import MongoCache, MongoSaver, MongoStore
 from support.savers import client_of
 from support.stores import words
 
@@ -34,11 +35,12 @@ worker threads."""
 
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """A saver, a store, and the way in which everything that uses them is called."""
+    """A saver, a store, a cache, and the way in which everything that uses them is called."""
 
     kind: str
     saver: Any
     store: Any
+    cache: Any
 
     async def call(self, target: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of an agent, a tool, a backend or a store by the name of its sync twin."""
@@ -65,11 +67,10 @@ class _Collected:
 
 @asynccontextmanager
 async def memories_of(kind: str, uri: str, db_name: str) -> AsyncIterator[Memories]:
-    """Make both memories on a client of a kind."""
+    """Make both memories and the cache on a client of a kind."""
     async with client_of("awaiting" if kind == "bridged" else kind, uri) as client:
-        yield Memories(
-            kind, MongoSaver(client, db_name), MongoStore(client, db_name, index=words())
-        )
+        store = MongoStore(client, db_name, index=words())
+        yield Memories(kind, MongoSaver(client, db_name), store, MongoCache(client, db_name))
 
 
 Scenario = Callable[[Memories], Awaitable[Iterable[Any]]]
@@ -79,7 +80,9 @@ async def assert_as_in_memory(scenario: Scenario, memories: Memories) -> None:
     """Play a scenario on both; compare what it tells but for ids, times and the last digits of
     scores.
     """
-    in_memory = Memories(memories.kind, InMemorySaver(), InMemoryStore(index=words()))
+    in_memory = Memories(
+        memories.kind, InMemorySaver(), InMemoryStore(index=words()), InMemoryCache()
+    )
     expected, told = [_told(await scenario(each)) for each in (in_memory, memories)]
     assert told == expected
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pymongo import MongoClient
+from pymongo.uri_parser import parse_uri
 
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 2**30
@@ -29,3 +30,16 @@ def drop(client: MongoClient[Any], name: str) -> None:
     """
     for collection in client[name].list_collection_names():
         client[name].drop_collection(collection)
+
+
+def with_database(uri: str, name: str) -> str:
+    """Put the name of a database into a connection string; where its users are kept stays the
+    same.
+    """
+    head, _, options = uri.partition("?")
+    kept = parse_uri(uri)["options"].get("authSource", parse_uri(uri)["database"] or "admin")
+    hosts = head.split("://", 1)[1].split("/", 1)[0]
+    options = (
+        options if "authSource" in options or "@" not in hosts else f"{options}&authSource={kept}"
+    )
+    return f"mongodb://{hosts}/{name}?{options}"

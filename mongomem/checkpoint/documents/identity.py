@@ -40,6 +40,15 @@ TOO_MANY: Member = b""
 """Stands among the members of a thread that has more than `MOST_MEMBERS`: its checkpoints know the
 others."""
 
+OF_A_REQUEST = frozenset(
+    {
+        *("langgraph_request_id", "langgraph_auth_user"),
+        *("langgraph_auth_user_id", "langgraph_auth_permissions"),
+    }
+)
+"""What a LangGraph server adds to the config of a run and keeps in no checkpoint of its own savers
+(langgraph-api 0.16): it tells of one request."""
+
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 """Integers as ``str`` writes them, up to a few more than BSON holds."""
 
@@ -79,13 +88,15 @@ def named(
     """Return the metadata of a checkpoint as LangGraph makes it, and whom it names.
 
     LangGraph drops what is no string or number from a config, UUIDs for one; what identifies
-    somebody is kept here.
+    somebody is kept here. What tells of a request is left out unless it is an identity key.
 
     Raises:
         InvalidInputError: A value under an identity key can identify nobody, as a list or an
             object.
     """
-    own, run, place = map(_source, (metadata, config.get("metadata"), config.get("configurable")))
+    own = _source(metadata)
+    passing = OF_A_REQUEST.difference(keys)
+    run, place = (_source(config.get(part), passing) for part in ("metadata", "configurable"))
     full: dict[str, Any] = {
         **get_checkpoint_metadata({"metadata": run, "configurable": place}, cast("Any", own))
     }
@@ -100,11 +111,13 @@ def named(
     return NamedMetadata(cast("CheckpointMetadata", full | kept), by_key)
 
 
-def _source(values: object) -> dict[Any, Any]:
+def _source(values: object, without: Iterable[str] = ()) -> dict[Any, Any]:
     """Return what metadata comes from in a dict of its own, its keys plain strings whatever
     subclasses of them do.
     """
     fields = {} if values is None else checked_mapping("metadata", values)
+    for key in without:
+        fields.pop(key, None)
     if set(map(type, fields)) <= {str}:
         return fields
     return {

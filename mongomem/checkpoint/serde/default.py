@@ -16,13 +16,13 @@ from __future__ import annotations
 import ipaddress
 import sys
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import is_dataclass
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from langgraph.checkpoint.serde import jsonplus
@@ -61,11 +61,18 @@ def is_data_type(found: object) -> bool:
     return is_written or is_dataclass(found) or issubclass(found, DATA_TYPES)
 
 
-def default_serializer() -> JsonPlusSerializer:
+def default_serializer(
+    allowed_json_modules: Iterable[tuple[str, ...]] | Literal[True] | None = None,
+) -> JsonPlusSerializer:
     """Make the serializer that this module tells of; LangGraph's strict one where the environment
     asks for that.
+
+    Args:
+        allowed_json_modules: Types that JSON of earlier versions of LangGraph may name; None: none.
     """
-    serde = JsonPlusSerializer(allowed_msgpack_modules=None)
+    serde = JsonPlusSerializer(
+        allowed_json_modules=allowed_json_modules, allowed_msgpack_modules=None
+    )
     make_hook: Any = getattr(jsonplus, "_create_msgpack_ext_hook", None)
     if STRICT_MSGPACK_ENABLED or make_hook is None:
         return serde

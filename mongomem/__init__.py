@@ -11,6 +11,8 @@
 from mongomem.cache.cache import MongoCache
 from mongomem.checkpoint.documents.thread_list import Thread
 from mongomem.checkpoint.plans.prune import PruneReport
+from mongomem.checkpoint.retention.policy import Retention
+from mongomem.checkpoint.retention.sweep import RetentionReport
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.engine.runners import Concerns
 from mongomem.errors import (
@@ -62,6 +64,8 @@ __all__ = [
     "MongomemError",
     "PruneReport",
     "ReindexError",
+    "Retention",
+    "RetentionReport",
     "SchemaVersionError",
     "ServerUnavailableError",
     "Thread",

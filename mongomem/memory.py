@@ -17,8 +17,10 @@ from mongomem.arguments import shown
 from mongomem.cache.cache import MongoCache
 from mongomem.checkpoint.context import checked_keys
 from mongomem.checkpoint.documents.config import Identifier, identifier
+from mongomem.checkpoint.retention.policy import Retention
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
+from mongomem.engine.commands import Plan
 from mongomem.engine.runners import begins_at_call
 from mongomem.errors import ConfigurationError, InvalidInputError, MongomemError, UsageError
 from mongomem.options import checked_options
@@ -41,7 +43,7 @@ HELD_OPTIONS: Mapping[str, Callable[..., Any]] = {
 }
 """The options of a memory that hold options of what it is made of."""
 
-SHARED_OPTIONS = frozenset({"db_name", "collection_prefix", "auto_setup"})
+SHARED_OPTIONS = frozenset({"db_name", "collection_prefix", "auto_setup", "slow_ms"})
 """What saver, store and cache have in common: an option of the memory, so that it is of all."""
 
 
@@ -91,6 +93,10 @@ class MongoMemory:
         saver_options: Further options of `MongoSaver`.
         store_options: Further options of `MongoStore`.
         cache_options: Further options of `MongoCache`.
+        slow_ms: From how many milliseconds on a call is told by the logger ``mongomem``, in one
+            line; None for none. Spans of OpenTelemetry need no option
+            (docs/how-to/observe.md).
+        retention: What is kept of threads, see `MongoSaver`; None: all.
 
     Does no I/O.
     """
@@ -111,13 +117,21 @@ class MongoMemory:
         saver_options: Mapping[str, Any] | None = None,
         store_options: Mapping[str, Any] | None = None,
         cache_options: Mapping[str, Any] | None = None,
+        slow_ms: float | None = None,
+        retention: Retention | None = None,
     ) -> None:
         self._client = client
         self._owns_client = False
         (self._user_key,) = checked_keys("user_key", (user_key,))
         self._user_namespace = _checked_namespace_function(user_namespace)
-        shared: dict[str, Any] = {"collection_prefix": collection_prefix, "auto_setup": auto_setup}
-        own_saver = _held("saver_options", saver_options, serde=serde, ttl=thread_ttl)
+        shared: dict[str, Any] = {
+            "collection_prefix": collection_prefix,
+            "auto_setup": auto_setup,
+            "slow_ms": slow_ms,
+        }
+        own_saver = _held(
+            "saver_options", saver_options, serde=serde, ttl=thread_ttl, retention=retention
+        )
         others = checked_keys("metadata_indexes", own_saver.get("metadata_indexes", ()))
         own_saver["metadata_indexes"] = (user_key, *others)
         own_store = _held("store_options", store_options, index=index, ttl=ttl)
@@ -200,8 +214,8 @@ class MongoMemory:
         await self.aclose()
 
     def close(self) -> None:
-        """Close the ``MongoClient`` that `connect` opened. A client that was passed in stays open:
-        its owner closes it.
+        """Stop the retention, and close the ``MongoClient`` that `connect` opened. A client that
+        was passed in stays open: its owner closes it.
 
         Raises:
             UsageError: The client is an ``AsyncMongoClient``.
@@ -211,12 +225,13 @@ class MongoMemory:
                 "close() was called, but the client is an AsyncMongoClient: write `await "
                 "memory.aclose()`."
             )
+        self.saver.close()
         if self._owns_client:
             self._client.close()
 
     async def aclose(self) -> None:
-        """Close the ``AsyncMongoClient`` that `aconnect` opened. A client that was passed in stays
-        open.
+        """Stop the retention, and close the ``AsyncMongoClient`` that `aconnect` opened. A client
+        that was passed in stays open.
 
         Raises:
             UsageError: The client is no ``AsyncMongoClient``.
@@ -226,6 +241,7 @@ class MongoMemory:
             raise UsageError(
                 f"aclose() was called, but the client is a {kind}: write `memory.close()`."
             )
+        await self.saver.aclose()
         if self._owns_client:
             await self._client.close()
 
@@ -297,12 +313,15 @@ class MongoMemory:
             InvalidInputError: Something cannot be imported, or a thread of that id is another
                 user's; names it. Nothing was written.
         """
-        return self._runners.run(import_json(data, self._whose))
+        return self._runners.run(self._importing(data))
 
     @begins_at_call
     def aimport_user(self, data: str | bytes | Mapping[str, Any]) -> Coroutine[Any, Any, Imported]:
         """Do what `import_user` does."""
-        return self._runners.arun(import_json(data, self._whose))
+        return self._runners.arun(self._importing(data))
+
+    def _importing(self, data: Any) -> Plan[Imported]:
+        return self.saver._observed("import_user", import_json(data, self._whose))
 
     def _whose(self, user_id: Identifier) -> Whose:
         return self.user(user_id)._whose()

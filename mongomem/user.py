@@ -233,7 +233,8 @@ class User:
 
     def _merge(self, changes: Mapping[str, Any]) -> Plan[dict[str, Any]]:
         ttl = self._store._ttl(NOT_PROVIDED)
-        return merge_item(self._store._context(), self._profile, PROFILE, changes, ttl)
+        plan = merge_item(self._store._context(), self._profile, PROFILE, changes, ttl)
+        return self._store._observed("update_profile", plan, namespace=self._profile)
 
     def erase(self) -> Erased:
         """Delete every thread and every memory of the user: ``MongoMemory.erase_user``."""
@@ -246,17 +247,22 @@ class User:
 
     def _erasing(self) -> Plan[Erased]:
         one = self._whose()
-        return erase_user(one.saver, one.store, one.user_key, one.user_id, one.namespace)
+        plan = erase_user(one.saver, one.store, one.user_key, one.user_id, one.namespace)
+        return self._saver._observed("erase_user", plan, namespace=one.namespace)
 
     def export(self) -> UserExport:
         """Return everything of the user, to be streamed or as JSON: ``MongoMemory.export_user``."""
         run = self._saver._runners.run
-        return UserExport(self._stream(), lambda: run(export_json(self._whose())))
+        return UserExport(self._stream(), lambda: run(self._exporting()))
 
     def aexport(self) -> AsyncUserExport:
         """Do what `export` does."""
         run = self._saver._runners.arun
-        return AsyncUserExport(self._astream(), lambda: run(export_json(self._whose())))
+        return AsyncUserExport(self._astream(), lambda: run(self._exporting()))
+
+    def _exporting(self) -> Plan[str]:
+        plan = export_json(self._whose())
+        return self._saver._observed("export_user", plan, namespace=self.namespace)
 
     def _whose(self) -> Whose:
         saver, store = self._saver._context(), self._store._context()

@@ -10,6 +10,7 @@ schema/            indexes, migrations, collections that are somebody else's
 checkpoint/        the saver, on real servers and every kind of client
 store/             the store likewise
 cache/             the cache likewise
+telemetry/         spans and lines of slow calls
 local_server/      the embedded server
 acceptance/        both memories as users meet them: connections, rights, agents, the examples, the
                    documents, the notebooks

@@ -39,6 +39,7 @@ COMMON = {"errors", "arguments", "options"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "engine": {"engine"},
+    "telemetry": {"telemetry", "engine"},
     "schema": {"schema", "engine"},
     "embeddings": {"embeddings", "engine"},
     "local_server": {"local_server", "engine.locks"},
@@ -61,6 +62,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("checkpoint.plans", "checkpoint.context", "checkpoint.caches", "checkpoint.damage"),
         *("checkpoint.documents", "checkpoint.serde", "schema"),
         *("engine.commands", "engine.effects", "engine.writes"),
+    },
+    "checkpoint.retention": {
+        *("checkpoint.retention", "checkpoint.plans", "checkpoint.context"),
+        *("checkpoint.documents", "checkpoint.serde"),
+        *("engine.commands", "engine.effects", "engine.workers", "engine.writes"),
     },
     "store.vectors": {"store.vectors", "store.words", "engine.locks"},
     "store.words": {"store.words"},
@@ -100,12 +106,12 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("cache.plans", "cache.context", "cache.documents", "checkpoint.serde", "schema"),
         *("engine.commands", "engine.effects", "engine.writes"),
     },
-    "cache.cache": {"cache", "checkpoint.serde", "engine", "schema.names"},
-    "checkpoint.saver": {"checkpoint", "engine", "schema.names"},
-    "checkpoint.thread_methods": {"checkpoint", "engine"},
+    "cache.cache": {"cache", "checkpoint.serde", "engine", "schema.names", "telemetry"},
+    "checkpoint.saver": {"checkpoint", "engine", "schema.names", "telemetry"},
+    "checkpoint.thread_methods": {"checkpoint", "engine", "telemetry"},
     "store.sweeper": {"store.documents"},
-    "store.namespace_methods": {"store", "engine"},
-    "store.store": {"store", "engine", "schema.names"},
+    "store.namespace_methods": {"store", "engine", "telemetry"},
+    "store.store": {"store", "engine", "schema.names", "telemetry"},
     "display": {"display", "store.store", "store.plans.get_vectors", "store.vectors"},
     "user_data": {"checkpoint", "store", "engine.commands"},
     "user_labels": {"checkpoint.documents"},
@@ -229,7 +235,11 @@ LAYERED = {
     for name, tree in MODULES.items()
     if name.removeprefix("mongomem.").startswith(BELOW_THE_ENGINE) and name not in ON_LOOPS
 }
-PLANS = sorted(name for name in LAYERED if ".plans." in name and not name.endswith("__init__"))
+PLANS = sorted(
+    name
+    for name in LAYERED
+    if (".plans." in name or ".retention." in name) and not name.endswith("__init__")
+)
 PURE = sorted(
     name for name in LAYERED if {"documents", "serde", "vectors", "words"} & set(name.split("."))
 )

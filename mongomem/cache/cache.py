@@ -20,6 +20,7 @@ from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
 from mongomem.engine.clock import utc_now
 from mongomem.engine.runners import Concerns, begins_at_call, runners_for
 from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
+from mongomem.telemetry.observer import Observer
 
 
 class MongoCache(BaseCache[ValueT]):
@@ -52,6 +53,9 @@ class MongoCache(BaseCache[ValueT]):
         collection_prefix: Put before the name of the collection.
         concerns: Read preference, read concern and write concern; primary and majority by default.
         clock: Returns the time, aware and in UTC.
+        slow_ms: From how many milliseconds on a call is told by the logger ``mongomem``, in one
+            line; None for none. Spans of OpenTelemetry need no option
+            (docs/how-to/observe.md).
 
     Does no I/O. Errors: `mongomem.errors`; those of the driver pass through, but for a lost
     connection as told above.
@@ -67,6 +71,7 @@ class MongoCache(BaseCache[ValueT]):
         collection_prefix: str = DEFAULT_PREFIX,
         concerns: Concerns | None = None,
         clock: Callable[[], datetime] = utc_now,
+        slow_ms: float | None = None,
     ) -> None:
         super().__init__()
         self.serde = maybe_add_typed_methods(checked_serde(serde))
@@ -74,6 +79,7 @@ class MongoCache(BaseCache[ValueT]):
         self._options = options_for(
             checked_prefix(collection_prefix), auto_setup=auto_setup, clock=clock
         )
+        self._observed = Observer.of("cache", client, db_name, self._options.names.entries, slow_ms)
 
     @property
     def unreadable_entries(self) -> int:
@@ -104,12 +110,12 @@ class MongoCache(BaseCache[ValueT]):
 
     def setup(self) -> None:
         """Create the index. Idempotent, and safe when many do it at once."""
-        self._runners.run(setup(self._context()))
+        self._runners.run(self._observed("setup", setup(self._context())))
 
     @begins_at_call
     def asetup(self) -> Coroutine[Any, Any, None]:
         """Do what `setup` does."""
-        return self._runners.arun(setup(self._context()))
+        return self._runners.arun(self._observed("setup", setup(self._context())))
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         """Return the values of the keys that have one. One round trip, however many they are.
@@ -117,12 +123,16 @@ class MongoCache(BaseCache[ValueT]):
         Args:
             keys: Pairs of a namespace and a key.
         """
-        return self._runners.run(entries.get(self._context(), keys))
+        return self._runners.run(
+            self._observed("get", entries.get(self._context(), keys), keys=keys)
+        )
 
     @begins_at_call
     def aget(self, keys: Sequence[FullKey]) -> Coroutine[Any, Any, dict[FullKey, ValueT]]:
         """Do what `get` does."""
-        return self._runners.arun(entries.get(self._context(), keys))
+        return self._runners.arun(
+            self._observed("get", entries.get(self._context(), keys), keys=keys)
+        )
 
     def set(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
         """Store values, in one bulk write. Each entry changes at once.
@@ -134,12 +144,16 @@ class MongoCache(BaseCache[ValueT]):
         Raises:
             UnstorableValueError: The serializer cannot store a value. Nothing was written.
         """
-        self._runners.run(entries.set_entries(self._context(), pairs))
+        self._runners.run(
+            self._observed("set", entries.set_entries(self._context(), pairs), keys=pairs)
+        )
 
     @begins_at_call
     def aset(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> Coroutine[Any, Any, None]:
         """Do what `set` does. What is stored is what was passed at the call."""
-        return self._runners.arun(entries.set_entries(self._context(), pairs))
+        return self._runners.arun(
+            self._observed("set", entries.set_entries(self._context(), pairs), keys=pairs)
+        )
 
     def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         """Delete the entries of namespaces.
@@ -148,12 +162,20 @@ class MongoCache(BaseCache[ValueT]):
             namespaces: Each is meant exactly: those below it stay. None: all entries; an empty list
                 none.
         """
-        self._runners.run(entries.clear(self._context(), namespaces))
+        self._runners.run(
+            self._observed(
+                "clear", entries.clear(self._context(), namespaces), namespaces=namespaces
+            )
+        )
 
     @begins_at_call
     def aclear(self, namespaces: Sequence[Namespace] | None = None) -> Coroutine[Any, Any, None]:
         """Do what `clear` does."""
-        return self._runners.arun(entries.clear(self._context(), namespaces))
+        return self._runners.arun(
+            self._observed(
+                "clear", entries.clear(self._context(), namespaces), namespaces=namespaces
+            )
+        )
 
     def _context(self) -> Context:
         # The serializer is looked at in every call, as LangGraph's caches do.

@@ -7,6 +7,7 @@
     damage          which damaged documents listings left out
     plans/          one module a LangGraph method: control flow that awaits commands
     documents/      the stored documents, and what a config and its metadata mean: pure
+    retention/      what goes from threads by a policy, at once or beside the puts
     serde/          values to bytes to chunks, and back: pure
 
     put        saver -> plans/put -> serde/channels -> documents -> one ordered BulkWrite

@@ -10,7 +10,7 @@ from typing import Any
 
 from langgraph.store.base import NotProvided
 
-from mongomem.arguments import shown
+from mongomem.arguments import checked_flag, shown
 from mongomem.checkpoint.caches import SaverCaches
 from mongomem.checkpoint.documents.collections import Collections
 from mongomem.checkpoint.documents.metadata import CLEAR_WHEN_SEALED
@@ -85,6 +85,19 @@ def checked_clock(clock: object) -> Callable[[], datetime]:
         return told
 
     return now
+
+
+def checked_policy(allow_plaintext: object, allow_unbound: object, check_chunks: object) -> Policy:
+    """Return which content is accepted without proof of its place.
+
+    Raises:
+        ConfigurationError: An option is neither True nor False.
+    """
+    return Policy(
+        checked_flag("allow_plaintext", allow_plaintext, ConfigurationError),
+        checked_flag("allow_unbound", allow_unbound, ConfigurationError),
+        checked_flag("check_chunks", check_chunks, ConfigurationError),
+    )
 
 
 def checked_keys(option: str, keys: object) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ from mongomem.checkpoint.context import (
     checked_clock,
     checked_grace,
     checked_keys,
+    checked_policy,
     lifetime,
 )
 from mongomem.checkpoint.documents.collections import Collections
@@ -47,15 +48,19 @@ from mongomem.checkpoint.documents.list_query import ListQuery, checked_query
 from mongomem.checkpoint.plans import put, put_writes, read
 from mongomem.checkpoint.plans.delta_history import get_delta_channel_history
 from mongomem.checkpoint.plans.setup import setup
+from mongomem.checkpoint.retention.background import RetentionWork
+from mongomem.checkpoint.retention.policy import Retention, checked_retention
 from mongomem.checkpoint.serde.default import checked_allowlist, checked_serde
-from mongomem.checkpoint.serde.serializer import Policy, ValueSerializer
+from mongomem.checkpoint.serde.serializer import ValueSerializer
 from mongomem.checkpoint.serde.versions import Version, next_version
 from mongomem.checkpoint.thread_methods import ThreadMethods
 from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
 from mongomem.engine.clock import utc_now
+from mongomem.engine.commands import Plan
 from mongomem.engine.runners import Concerns, begins_at_call, runners_for
 from mongomem.errors import ConfigurationError
 from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
+from mongomem.telemetry.observer import Observer
 
 CACHE_BYTES = 128 * 2**20
 
@@ -102,6 +107,11 @@ class MongoSaver(ThreadMethods):
             was not bound to its thread and place. Off once none is left.
         check_chunks: Compare the content of plain chunks with their names when they are read. It
             takes about a millisecond for a megabyte.
+        slow_ms: From how many milliseconds on a call is told by the logger ``mongomem``, in one
+            line; None for none. Spans of OpenTelemetry need no option
+            (docs/how-to/observe.md).
+        retention: What is kept of threads: the rest goes beside the puts, a few threads at a time,
+            by one process at a time. None: nothing goes by itself. End with `close` or `aclose`.
 
     Does no I/O. Errors: `mongomem.errors`; those of the driver pass through.
     """
@@ -125,6 +135,8 @@ class MongoSaver(ThreadMethods):
         allow_plaintext: bool = False,
         allow_unbound: bool = True,
         check_chunks: bool = True,
+        slow_ms: float | None = None,
+        retention: Retention | None = None,
     ) -> None:
         super().__init__(serde=checked_serde(serde))
         self._made: tuple[object, Context | None] = None, None
@@ -133,19 +145,18 @@ class MongoSaver(ThreadMethods):
             checked_number("cache_bytes", cache_bytes, error=ConfigurationError),
             checked_flag("cache_messages", cache_messages, ConfigurationError),
         )
+        collections = Collections(checked_prefix(collection_prefix))
+        self._observed = Observer.of("saver", client, db_name, collections.checkpoints, slow_ms)
+        self._retention = RetentionWork(checked_retention(retention), self._observed)
         self._options = Options(
-            Collections(checked_prefix(collection_prefix)),
+            collections,
             lifetime(ttl),
             checked_grace(grace),
             None if clear_metadata is None else checked_keys("clear_metadata", clear_metadata),
             checked_keys("metadata_indexes", metadata_indexes),
             checked_flag("auto_setup", auto_setup, ConfigurationError),
             checked_clock(clock),
-            Policy(
-                checked_flag("allow_plaintext", allow_plaintext, ConfigurationError),
-                checked_flag("allow_unbound", allow_unbound, ConfigurationError),
-                checked_flag("check_chunks", check_chunks, ConfigurationError),
-            ),
+            checked_policy(allow_plaintext, allow_unbound, check_chunks),
         )
 
     @classmethod
@@ -183,21 +194,25 @@ class MongoSaver(ThreadMethods):
         """Create the indexes and bring older documents up to date. Idempotent, and safe when many
         do it at once.
         """
-        self._runners.run(setup(self._context()))
+        self._runners.run(self._observed("setup", setup(self._context())))
 
     @begins_at_call
     def asetup(self) -> Coroutine[Any, Any, None]:
         """Do what `setup` does."""
-        return self._runners.arun(setup(self._context()))
+        return self._runners.arun(self._observed("setup", setup(self._context())))
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that the config names, or the newest of its namespace, or None."""
-        return self._runners.run(read.get_tuple(self._context(), config))
+        return self._runners.run(
+            self._observed("get_tuple", read.get_tuple(self._context(), config), config=config)
+        )
 
     @begins_at_call
     def aget_tuple(self, config: RunnableConfig) -> Coroutine[Any, Any, CheckpointTuple | None]:
         """Do what `get_tuple` does."""
-        return self._runners.arun(read.get_tuple(self._context(), config))
+        return self._runners.arun(
+            self._observed("get_tuple", read.get_tuple(self._context(), config), config=config)
+        )
 
     def list(
         self,
@@ -224,10 +239,10 @@ class MongoSaver(ThreadMethods):
         return self._pages(checked_query(config, filter, before, limit))
 
     def _pages(self, query: ListQuery) -> Iterator[CheckpointTuple]:
-        page = self._runners.run(read.page(self._context(), query))
+        page = self._runners.run(self._paging(query, read.page(self._context(), query)))
         yield from page.tuples
         while page.rest is not None:
-            page = self._runners.run(page.rest())
+            page = self._runners.run(self._paging(query, page.rest()))
             yield from page.tuples
 
     def alist(
@@ -242,11 +257,11 @@ class MongoSaver(ThreadMethods):
         return self._apages(checked_query(config, filter, before, limit))
 
     async def _apages(self, query: ListQuery) -> AsyncIterator[CheckpointTuple]:
-        page = await self._runners.arun(read.page(self._context(), query))
+        page = await self._runners.arun(self._paging(query, read.page(self._context(), query)))
         for one in page.tuples:
             yield one
         while page.rest is not None:
-            page = await self._runners.arun(page.rest())
+            page = await self._runners.arun(self._paging(query, page.rest()))
             for one in page.tuples:
                 yield one
 
@@ -262,7 +277,7 @@ class MongoSaver(ThreadMethods):
         A crash leaves the previous checkpoint loadable, and the call can be repeated. What changed
         is found by comparison with the parent document; `new_versions` is not needed.
         """
-        return self._runners.run(put.put(self._context(), config, checkpoint, metadata))
+        return self._runners.run(self._putting(config, checkpoint, metadata))
 
     @begins_at_call
     def aput(
@@ -279,7 +294,7 @@ class MongoSaver(ThreadMethods):
         dicts, tuples and LangChain messages are copied at the call; other objects in them must not
         change before the call returns.
         """
-        return self._runners.arun(put.put(self._context(), config, checkpoint, metadata))
+        return self._runners.arun(self._putting(config, checkpoint, metadata))
 
     def put_writes(
         self,
@@ -293,9 +308,7 @@ class MongoSaver(ThreadMethods):
         The first regular write of (task, index) wins; one to a special channel replaces the one
         before it.
         """
-        self._runners.run(
-            put_writes.put_writes(self._context(), config, writes, task_id, task_path)
-        )
+        self._runners.run(self._putting_writes(config, writes, task_id, task_path))
 
     @begins_at_call
     def aput_writes(
@@ -306,9 +319,7 @@ class MongoSaver(ThreadMethods):
         task_path: str = "",
     ) -> Coroutine[Any, Any, None]:
         """Do what `put_writes` does."""
-        return self._runners.arun(
-            put_writes.put_writes(self._context(), config, writes, task_id, task_path)
-        )
+        return self._runners.arun(self._putting_writes(config, writes, task_id, task_path))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -316,14 +327,14 @@ class MongoSaver(ThreadMethods):
         """Return what the ancestors of a checkpoint contributed to channels: the writes, and a
         stored value before.
         """
-        return self._runners.run(get_delta_channel_history(self._context(), config, channels))
+        return self._runners.run(self._reading_history(config, channels))
 
     @begins_at_call
     def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Coroutine[Any, Any, Mapping[str, DeltaChannelHistory]]:
         """Do what `get_delta_channel_history` does."""
-        return self._runners.arun(get_delta_channel_history(self._context(), config, channels))
+        return self._runners.arun(self._reading_history(config, channels))
 
     def get_next_version(self, current: Version | None, channel: None) -> Version:
         """Return a version above `current`, of its kind; without one an ordered string."""
@@ -334,6 +345,26 @@ class MongoSaver(ThreadMethods):
     ) -> BaseCheckpointSaver[Any]:
         """Return a clone whose serializer also revives these types; it shares client and caches."""
         return super().with_allowlist(checked_allowlist(extra_allowlist))
+
+    # What both twins of a method run.
+
+    def _paging(self, query: ListQuery, page: Plan[read.Page]) -> Plan[read.Page]:
+        return self._observed("list", page, thread_id=query.place.get("thread_id"))
+
+    def _putting(self, config: Any, checkpoint: Any, metadata: Any) -> Plan[RunnableConfig]:
+        context = self._context()
+        plan = put.put(context, config, checkpoint, metadata)
+        return self._then_retain(context, self._observed("put", plan, config=config))
+
+    def _putting_writes(self, config: Any, *arguments: Any) -> Plan[None]:
+        plan = put_writes.put_writes(self._context(), config, *arguments)
+        return self._observed("put_writes", plan, config=config)
+
+    def _reading_history(
+        self, config: Any, channels: Any
+    ) -> Plan[Mapping[str, DeltaChannelHistory]]:
+        plan = get_delta_channel_history(self._context(), config, channels)
+        return self._observed("get_delta_channel_history", plan, config=config)
 
     def _context(self) -> Context:
         # The serializer is looked at in every call: with_allowlist clones differ in it alone.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
@@ -16,8 +16,15 @@ from mongomem.checkpoint.plans.copy_thread import copy_thread
 from mongomem.checkpoint.plans.delete import then_clean
 from mongomem.checkpoint.plans.prune import PruneReport
 from mongomem.checkpoint.plans.threads import delete_idle_threads, list_threads, update_thread
+from mongomem.checkpoint.retention.apply_retention import apply_retention
+from mongomem.checkpoint.retention.background import RetentionWork, then_retain
+from mongomem.checkpoint.retention.policy import Retention
+from mongomem.checkpoint.retention.sweep import RetentionReport
 from mongomem.engine.commands import Plan
-from mongomem.engine.runners import Runners, begins_at_call
+from mongomem.engine.runners import Runners, begins_at_call, named
+from mongomem.telemetry.observer import Observer
+
+T = TypeVar("T")
 
 
 class ThreadMethods(BaseCheckpointSaver[Any]):
@@ -27,6 +34,8 @@ class ThreadMethods(BaseCheckpointSaver[Any]):
     """
 
     _runners: Runners
+    _observed: Observer
+    _retention: RetentionWork
 
     def _context(self) -> Context:
         raise NotImplementedError
@@ -46,7 +55,8 @@ class ThreadMethods(BaseCheckpointSaver[Any]):
 
     def _deleting(self, thread_id: str) -> Plan[bool]:
         context = self._context()
-        return then_clean(context, partial(delete.delete_thread, context, thread_id))
+        plan = then_clean(context, partial(delete.delete_thread, context, thread_id))
+        return self._observed("delete_thread", plan, thread_id=thread_id)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints that these runs made, with their writes.
@@ -54,12 +64,16 @@ class ThreadMethods(BaseCheckpointSaver[Any]):
         A checkpoint that stays reads as before: ancestors that its DeltaChannels are rebuilt from
         are kept for that, and hidden. One whose parent went has ``parent_config=None``.
         """
-        self._runners.run(prune.delete_for_runs(self._context(), run_ids))
+        self._runners.run(
+            self._observed("delete_for_runs", prune.delete_for_runs(self._context(), run_ids))
+        )
 
     @begins_at_call
     def adelete_for_runs(self, run_ids: Sequence[str]) -> Coroutine[Any, Any, None]:
         """Do what `delete_for_runs` does."""
-        return self._runners.arun(prune.delete_for_runs(self._context(), run_ids))
+        return self._runners.arun(
+            self._observed("delete_for_runs", prune.delete_for_runs(self._context(), run_ids))
+        )
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy every checkpoint of a thread, with its writes, into another; nothing of the copy
@@ -68,14 +82,18 @@ class ThreadMethods(BaseCheckpointSaver[Any]):
         What the target has stays as it is: checkpoints, also those it has hidden, and the answers
         to its interrupts. Of a source that is not there nothing is copied.
         """
-        self._runners.run(copy_thread(self._context(), source_thread_id, target_thread_id))
+        self._runners.run(self._copying(source_thread_id, target_thread_id))
 
     @begins_at_call
     def acopy_thread(
         self, source_thread_id: str, target_thread_id: str
     ) -> Coroutine[Any, Any, None]:
         """Do what `copy_thread` does."""
-        return self._runners.arun(copy_thread(self._context(), source_thread_id, target_thread_id))
+        return self._runners.arun(self._copying(source_thread_id, target_thread_id))
+
+    def _copying(self, source_thread_id: str, target_thread_id: str) -> Plan[None]:
+        plan = copy_thread(self._context(), source_thread_id, target_thread_id)
+        return self._observed("copy_thread", plan, thread_id=source_thread_id)
 
     def prune(  # type: ignore[override]  # LangGraph's gives None; what went is worth telling
         self,
@@ -125,7 +143,8 @@ class ThreadMethods(BaseCheckpointSaver[Any]):
 
     def _pruning(self, *arguments: object) -> Plan[list[PruneReport]]:
         context = self._context()
-        return then_clean(context, partial(prune.prune, context, *arguments), unless=arguments[-1])
+        plan = then_clean(context, partial(prune.prune, context, *arguments), unless=arguments[-1])
+        return self._observed("prune", plan, thread_ids=arguments[0])
 
     def delete_idle_threads(self, idle_for: timedelta, *, dry_run: bool = False) -> list[Thread]:
         """Delete the threads that no namespace updated for so long; return those, or those that
@@ -142,9 +161,55 @@ class ThreadMethods(BaseCheckpointSaver[Any]):
 
     def _deleting_idle(self, idle_for: timedelta, dry_run: bool) -> Plan[list[Thread]]:
         context = self._context()
-        return then_clean(
+        plan = then_clean(
             context, partial(delete_idle_threads, context, idle_for, dry_run), unless=dry_run
         )
+        return self._observed("delete_idle_threads", plan)
+
+    def apply_retention(
+        self, policy: Retention | None = None, *, dry_run: bool = False
+    ) -> RetentionReport:
+        """Carry out a policy on all threads at once; return what went, or would go.
+
+        Each thread goes as by `prune` and `delete_idle_threads`, and those that cannot be read stay
+        and are named in the report. Repeating it finishes an interrupted one.
+
+        Args:
+            policy: What is kept. None: the `retention` of the saver.
+            dry_run: Change nothing; say what would go.
+
+        Raises:
+            ConfigurationError: There is no policy.
+        """
+        return self._runners.run(self._applying_retention(policy, dry_run))
+
+    @begins_at_call
+    def aapply_retention(
+        self, policy: Retention | None = None, *, dry_run: bool = False
+    ) -> Coroutine[Any, Any, RetentionReport]:
+        """Do what `apply_retention` does."""
+        return self._runners.arun(self._applying_retention(policy, dry_run))
+
+    def _applying_retention(self, *arguments: object) -> Plan[RetentionReport]:
+        context, (policy, is_dry) = self._context(), arguments
+        apply = partial(apply_retention, context, policy, self._retention.policy, is_dry)
+        return self._observed("apply_retention", then_clean(context, apply, unless=is_dry))
+
+    def _then_retain(self, context: Context, plan: Plan[T]) -> Plan[T]:
+        """Return a plan behind which the retention goes on, where there is one."""
+        if self._retention.policy is None:
+            return plan
+        return named(then_retain(context, self._retention, plan), plan)
+
+    def close(self) -> None:
+        """Stop the retention that goes on beside the puts, before its next command. All else works
+        on, and the client stays open.
+        """
+        self._retention.background.close()
+
+    async def aclose(self) -> None:
+        """Do what `close` does."""
+        await self._retention.background.aclose()
 
     def update_thread(self, thread_id: str, metadata: Mapping[str, Any]) -> Thread:
         """Merge titles, tags or flags into the metadata of a thread; return the thread as
@@ -165,14 +230,18 @@ class ThreadMethods(BaseCheckpointSaver[Any]):
                 long.
             ConfigurationError: A key may not stand readable (`clear_metadata`).
         """
-        return self._runners.run(update_thread(self._context(), thread_id, metadata))
+        return self._runners.run(self._updating(thread_id, metadata))
 
     @begins_at_call
     def aupdate_thread(
         self, thread_id: str, metadata: Mapping[str, Any]
     ) -> Coroutine[Any, Any, Thread]:
         """Do what `update_thread` does."""
-        return self._runners.arun(update_thread(self._context(), thread_id, metadata))
+        return self._runners.arun(self._updating(thread_id, metadata))
+
+    def _updating(self, thread_id: str, metadata: Mapping[str, Any]) -> Plan[Thread]:
+        plan = update_thread(self._context(), thread_id, metadata)
+        return self._observed("update_thread", plan, thread_id=thread_id)
 
     def list_threads(
         self,
@@ -191,11 +260,7 @@ class ThreadMethods(BaseCheckpointSaver[Any]):
             before: The last thread of the page before, or a time: only threads updated earlier.
             count_checkpoints: Count the checkpoints of each, which reads all of them on the server.
         """
-        return self._runners.run(
-            list_threads(
-                self._context(), filter, limit, before, count_checkpoints=count_checkpoints
-            )
-        )
+        return self._runners.run(self._listing(filter, limit, before, count_checkpoints))
 
     @begins_at_call
     def alist_threads(
@@ -207,8 +272,11 @@ class ThreadMethods(BaseCheckpointSaver[Any]):
         count_checkpoints: bool = False,
     ) -> Coroutine[Any, Any, list[Thread]]:
         """Do what `list_threads` does."""
-        return self._runners.arun(
-            list_threads(
-                self._context(), filter, limit, before, count_checkpoints=count_checkpoints
-            )
-        )
+        return self._runners.arun(self._listing(filter, limit, before, count_checkpoints))
+
+    def _listing(
+        self, filter: object, limit: object, before: object, count_checkpoints: object
+    ) -> Plan[list[Thread]]:
+        context = self._context()
+        plan = list_threads(context, filter, limit, before, count_checkpoints=count_checkpoints)
+        return self._observed("list_threads", plan)

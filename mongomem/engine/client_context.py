@@ -38,6 +38,20 @@ class _OpenClient(Generic[T]):
     built: T | None = None
     has_answered: bool = False
 
+    def close(self) -> None:
+        """Stop what was built, where it does anything by itself; then close the client."""
+        stop = getattr(self.built, "close", None)
+        if stop is not None:
+            stop()
+        self.client.close()
+
+    async def aclose(self) -> None:
+        """Do what `close` does."""
+        stop = getattr(self.built, "aclose", None)
+        if stop is not None:
+            await stop()
+        await self.client.close()
+
 
 class ClientContext(Guarded, Generic[T]):
     """Opens a client and builds a T on it when first entered; closes it when the last has left.
@@ -110,9 +124,9 @@ class ClientContext(Guarded, Generic[T]):
             raise
 
     def __exit__(self, *exc_info: object) -> None:
-        client = self._count_out(None)
-        if client is not None:
-            client.close()
+        opened = self._count_out(None)
+        if opened is not None:
+            opened.close()
 
     async def __aenter__(self) -> T:
         opened = self._count_in(asyncio.get_running_loop(), AsyncMongoClient)
@@ -127,9 +141,9 @@ class ClientContext(Guarded, Generic[T]):
             raise
 
     async def __aexit__(self, *exc_info: object) -> None:
-        client = self._count_out(asyncio.get_running_loop())
-        if client is not None:
-            await client.close()
+        opened = self._count_out(asyncio.get_running_loop())
+        if opened is not None:
+            await opened.aclose()
 
     def _count_in(self, loop: asyncio.AbstractEventLoop | None, kind: type) -> _OpenClient[T]:
         """Count one more inside; the first makes the client."""
@@ -146,8 +160,9 @@ class ClientContext(Guarded, Generic[T]):
                 opened.built = self._build(opened.client)
             return opened.built
 
-    def _count_out(self, loop: asyncio.AbstractEventLoop | None) -> Any:
-        """Count one less inside; return the client to the last, who closes it.
+    def _count_out(self, loop: asyncio.AbstractEventLoop | None) -> _OpenClient[T] | None:
+        """Count one less inside; return the client to the last, who closes it, and before it what
+        was built on it.
 
         Raises:
             UsageError: Nobody is inside.
@@ -165,7 +180,7 @@ class ClientContext(Guarded, Generic[T]):
             if opened.inside:
                 return None
             del self._opened[loop]
-            return opened.client
+            return opened
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refuse use in place of what it opens. Names with an underscore are probes, not uses."""

@@ -97,6 +97,10 @@ class Command(Generic[T]):
         """
         return self
 
+    def title(self) -> str:
+        """Return what notes on errors, and lines of slow operations, call the command."""
+        return f"{type(self).__name__} on {getattr(self, 'collection', 'the database')}"
+
     def __await__(self) -> Generator[Command[T], T, T]:
         reply = yield self
         return reply

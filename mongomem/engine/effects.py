@@ -1,4 +1,5 @@
-"""The commands that are no round trip to MongoDB: computing, embedding, waiting.
+"""The commands that are no round trip to MongoDB: computing, embedding, waiting, telling, and work
+beside the calls.
 
 What a command is stands in `mongomem.engine.commands`.
 """
@@ -9,12 +10,14 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from mongomem.engine.commands import Command
-from mongomem.engine.workers import in_worker
+from mongomem.engine.commands import Command, Plan
+from mongomem.engine.runners import begin, run_steps
+from mongomem.engine.workers import Background, in_worker
 
 T = TypeVar("T")
 
@@ -51,6 +54,27 @@ class Compute(Command[T]):
 
     def put_off(self) -> Compute[T]:
         return self if self.detached is None else Compute(self.detached(), self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUse(Command[None]):
+    """Tell whoever observes the operation how much of what it looked for was remembered: nothing to
+    be done where nobody does (`mongomem.telemetry`).
+    """
+
+    computes: ClassVar[bool] = True
+
+    hits: int
+    misses: int
+
+    def blocks(self) -> bool:
+        return False
+
+    def perform(self, database: Any) -> None:
+        """Do nothing."""
+
+    async def aperform(self, database: Any) -> None:
+        """Do nothing."""
 
 
 class Embeds(Protocol):
@@ -110,3 +134,32 @@ class Sleep(Command[None]):
 
     async def aperform(self, database: Any) -> None:
         await asyncio.sleep(self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside(Command[None]):
+    """Begin a plan beside the caller, who does not wait for it: in a thread, or in a task of the
+    running loop. Nothing is begun while the plan before it is under way.
+
+    Attributes:
+        background: Where it runs.
+        make: Makes the plan. It raises nothing, and may be broken off between any two commands.
+    """
+
+    background: Background
+    make: Callable[[], Plan[None]]
+
+    def perform(self, database: Any) -> None:
+        self.background.in_thread(partial(self._run, database))
+
+    async def aperform(self, database: Any) -> None:
+        self.background.as_task(partial(self._arun, database))
+
+    def _run(self, database: Any, may_go_on: Callable[[], bool]) -> None:
+        begun = begin(self.make(), lambda _: may_go_on(), database)
+        if begun.command is None:
+            begun.end()
+        begun.plan.close()
+
+    async def _arun(self, database: Any) -> None:
+        await run_steps(begin(self.make()), lambda command: command.aperform(database))

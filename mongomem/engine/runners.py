@@ -192,7 +192,7 @@ class AwaitingRunner:
     loop: ClientLoop
 
     def __call__(self, plan: Plan[T]) -> Coroutine[Any, Any, T]:
-        return _named(self.go_on(begin(plan)), plan)
+        return named(self.go_on(begin(plan)), plan)
 
     async def go_on(self, begun: Begun[T]) -> T:
         """Run the rest of a plan."""
@@ -237,7 +237,7 @@ class ThreadedRunner:
     database: Any
 
     def __call__(self, plan: Plan[T]) -> Coroutine[Any, Any, T]:
-        return _named(run_steps(begin(plan), self._perform), plan)
+        return named(run_steps(begin(plan), self._perform), plan)
 
     async def _perform(self, command: Command[Any]) -> Any:
         if not command.blocks():
@@ -259,10 +259,10 @@ def begins_at_call(method: Method) -> Method:
     return method
 
 
-def _named(coroutine: Coroutine[Any, Any, T], plan: Any) -> Coroutine[Any, Any, T]:
+def named(coroutine: Coroutine[Any, Any, T], plan: Any) -> Coroutine[Any, Any, T]:
     """Give a coroutine the name of its plan, which Python's warning tells if it is not awaited."""
-    named: Any = coroutine
-    named.__name__, named.__qualname__ = plan.__name__, plan.__qualname__
+    own: Any = coroutine
+    own.__name__, own.__qualname__ = plan.__name__, plan.__qualname__
     return coroutine
 
 
@@ -313,10 +313,11 @@ def _database(client: Any, name: str, concerns: Concerns) -> Any:
 
 
 def _noted(error: BaseException, command: Command[Any]) -> BaseException:
-    """Say on an error of PyMongo which command met it (Python 3.11 and newer show such notes)."""
-    if isinstance(error, PyMongoError) and hasattr(error, "add_note"):
-        error.add_note(
-            f"mongomem: {type(command).__name__} on "
-            f"{getattr(command, 'collection', 'the database')}"
-        )
+    """Say on an error of PyMongo which command met it (Python 3.11 and newer show such notes). Of
+    plans that run plans the innermost says it.
+    """
+    note = f"mongomem: {command.title()}"
+    is_new = note not in getattr(error, "__notes__", ())
+    if isinstance(error, PyMongoError) and hasattr(error, "add_note") and is_new:
+        error.add_note(note)
     return error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from langgraph.store.base import (
 
 from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
 from mongomem.engine.clock import utc_now
+from mongomem.engine.commands import Plan
 from mongomem.engine.request_batcher import RequestBatcher
 from mongomem.engine.runners import Concerns, begins_at_call, runners_for
 from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
@@ -32,6 +33,7 @@ from mongomem.store.documents.ttl import checked_config
 from mongomem.store.namespace_methods import NamespaceMethods
 from mongomem.store.plans import batch
 from mongomem.store.plans.setup import setup
+from mongomem.telemetry.observer import Observer
 
 INDEX_CACHE_BYTES = 512 * 2**20
 
@@ -64,6 +66,9 @@ class MongoStore(NamespaceMethods):
         index_cache_bytes: How many bytes of vectors' codes are held in memory, over all namespaces.
         concerns: Read preference, read concern and write concern; primary and majority by default.
         clock: Returns the time, aware and in UTC.
+        slow_ms: From how many milliseconds on a call is told by the logger ``mongomem``, in one
+            line; None for none. Spans of OpenTelemetry need no option
+            (docs/how-to/observe.md).
 
     Does no I/O. Errors: `mongomem.errors`; those of the driver pass through.
     """
@@ -83,6 +88,7 @@ class MongoStore(NamespaceMethods):
         index_cache_bytes: int = INDEX_CACHE_BYTES,
         concerns: Concerns | None = None,
         clock: Callable[[], datetime] = utc_now,
+        slow_ms: float | None = None,
     ) -> None:
         super().__init__()
         self.ttl_config = checked_config(ttl)
@@ -97,11 +103,12 @@ class MongoStore(NamespaceMethods):
             auto_setup=auto_setup,
             clock=clock,
         )
+        self._observed = Observer.of("store", client, db_name, self._store_context.items, slow_ms)
         self._gets: RequestBatcher[GetOp, Item | None] = RequestBatcher(
-            lambda ops: self._runners.arun(batch.get(self._context(), ops))
+            lambda ops: self._runners.arun(self._getting(ops))
         )
         self._puts: RequestBatcher[GroupedOps, None] = RequestBatcher(
-            lambda batches: self._runners.arun(batch.put(self._context(), batches))
+            lambda batches: self._runners.arun(self._putting(batches))
         )
 
     @property
@@ -140,12 +147,12 @@ class MongoStore(NamespaceMethods):
         """Create the indexes, and agree on how vectors are made. Idempotent, and safe when many do
         it at once.
         """
-        self._runners.run(setup(self._context()))
+        self._runners.run(self._observed("setup", setup(self._context())))
 
     @begins_at_call
     def asetup(self) -> Coroutine[Any, Any, None]:
         """Do what `setup` does."""
-        return self._runners.arun(setup(self._context()))
+        return self._runners.arun(self._observed("setup", setup(self._context())))
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Perform operations; return the results in their order, None for a put or a deletion.
@@ -155,12 +162,12 @@ class MongoStore(NamespaceMethods):
         item changes at once; a batch that is cut short may have changed some, and does the rest
         when it is repeated.
         """
-        return self._runners.run(batch.batch(self._context(), ops))
+        return self._runners.run(self._batching("batch", ops))
 
     @begins_at_call
     def abatch(self, ops: Iterable[Op]) -> Coroutine[Any, Any, list[Result]]:
         """Do what `batch` does."""
-        return self._runners.arun(batch.batch(self._context(), ops))
+        return self._runners.arun(self._batching("batch", ops))
 
     def get(
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
@@ -173,7 +180,7 @@ class MongoStore(NamespaceMethods):
             SchemaVersionError: A newer mongomem wrote it.
         """
         return self._runners.run(
-            batch.get(self._context(), [GetOp(namespace, key, self._refreshes(refresh_ttl))])
+            self._getting([GetOp(namespace, key, self._refreshes(refresh_ttl))])
         )[0]
 
     @begins_at_call
@@ -217,7 +224,7 @@ class MongoStore(NamespaceMethods):
                 the item reach.
         """
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
-        return self._runners.run(batch.search(self._context(), op, min_score, explain))
+        return self._runners.run(self._searching(op, min_score, explain))
 
     @begins_at_call
     def asearch(
@@ -235,7 +242,7 @@ class MongoStore(NamespaceMethods):
     ) -> Coroutine[Any, Any, list[SearchItem]]:
         """Do what `search` does."""
         op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
-        return self._runners.arun(batch.search(self._context(), op, min_score, explain))
+        return self._runners.arun(self._searching(op, min_score, explain))
 
     def put(
         self,
@@ -260,7 +267,7 @@ class MongoStore(NamespaceMethods):
             UnstorableValueError: The value cannot be stored; says where in it and why.
         """
         self._runners.run(
-            batch.batch(self._context(), [put_op(namespace, key, value, index, self._ttl(ttl))])
+            self._batching("put", [put_op(namespace, key, value, index, self._ttl(ttl))])
         )
 
     @begins_at_call
@@ -282,7 +289,7 @@ class MongoStore(NamespaceMethods):
 
     def delete(self, namespace: tuple[str, ...], key: str) -> None:
         """Delete an item, if it exists."""
-        self._runners.run(batch.batch(self._context(), [PutOp(namespace, key, None)]))
+        self._runners.run(self._batching("delete", [PutOp(namespace, key, None)]))
 
     @begins_at_call
     def adelete(self, namespace: tuple[str, ...], key: str) -> Coroutine[Any, Any, None]:
@@ -308,7 +315,9 @@ class MongoStore(NamespaceMethods):
             offset: How many to leave out before.
         """
         op = list_op(prefix, suffix, max_depth, limit, offset)
-        return self._runners.run(batch.list_namespaces(self._context(), op))
+        return self._runners.run(
+            self._observed("list_namespaces", batch.list_namespaces(self._context(), op))
+        )
 
     @begins_at_call
     def alist_namespaces(
@@ -322,7 +331,24 @@ class MongoStore(NamespaceMethods):
     ) -> Coroutine[Any, Any, list[tuple[str, ...]]]:
         """Do what `list_namespaces` does."""
         op = list_op(prefix, suffix, max_depth, limit, offset)
-        return self._runners.arun(batch.list_namespaces(self._context(), op))
+        return self._runners.arun(
+            self._observed("list_namespaces", batch.list_namespaces(self._context(), op))
+        )
+
+    # What both twins of a method run.
+
+    def _batching(self, name: str, ops: Iterable[Op]) -> Plan[list[Result]]:
+        return self._observed(name, batch.batch(self._context(), ops), ops=ops)
+
+    def _getting(self, ops: Sequence[GetOp]) -> Plan[list[Item | None]]:
+        return self._observed("get", batch.get(self._context(), ops), ops=ops)
+
+    def _putting(self, batches: Sequence[GroupedOps]) -> Plan[list[None]]:
+        return self._observed("put", batch.put(self._context(), batches), batches=batches)
+
+    def _searching(self, op: SearchOp, min_score: Any, explain: Any) -> Plan[list[SearchItem]]:
+        plan = batch.search(self._context(), op, min_score, explain)
+        return self._observed("search", plan, ops=[op])
 
     def _context(self) -> Context:
         return self._store_context

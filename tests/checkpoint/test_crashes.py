@@ -20,6 +20,7 @@ from langgraph.checkpoint.base.id import uuid6
 from pymongo import MongoClient
 from pymongo.errors import AutoReconnect
 
+from mongomem.checkpoint.retention.policy import Retention
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.engine.runners import Runners
 from mongomem.testing import FailingRunner
@@ -219,9 +220,14 @@ SCENARIOS: dict[str, Scenario] = {
         readable,
         thread_is_gone,
     ),
+    "apply_retention": Scenario(
+        lambda world, saver: saver.apply_retention(Retention(keep_last=1)),
+        readable,
+        only_the_newest,
+    ),
 }
 
-WITHOUT_COMMANDS = {"from_conn_string", "get_next_version", "with_allowlist"}
+WITHOUT_COMMANDS = {"close", "from_conn_string", "get_next_version", "with_allowlist"}
 
 
 def public_methods() -> set[str]:

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
-from mongomem import MongoMemory, MongoSaver
+from mongomem import MongoMemory, MongoSaver, Retention
 from support.hostile import HOSTILE, Verdict
 
 CHECKPOINT: dict[str, Any] = {
@@ -206,6 +206,14 @@ REMOVALS: Calls = {
         )
         for name in ("strategy", "keep_last", "older_than", "dry_run")
     },
+    "apply_retention policy": (
+        "retention",
+        lambda saver, bad: saver.apply_retention(bad, dry_run=True),
+    ),
+    "apply_retention dry_run": (
+        "dry_run",
+        lambda saver, bad: saver.apply_retention(Retention(idle_threads=NEVER), dry_run=bad),
+    ),
     "delete_idle_threads idle_for": (
         "idle_for",
         lambda saver, bad: saver.delete_idle_threads(bad, dry_run=True),
@@ -254,7 +262,7 @@ def test_every_public_method_is_called() -> None:
         name for name, _ in inspect.getmembers(MongoSaver, callable) if not name.startswith("_")
     }
     sync = {name for name in methods if not (name[0] == "a" and name[1:] in methods)}
-    assert sync - {name.split()[0] for name in CALLS} == {"from_conn_string", "setup"}
+    assert sync - {name.split()[0] for name in CALLS} == {"close", "from_conn_string", "setup"}
 
 
 @pytest.mark.parametrize("option", sorted(set(inspect.signature(MongoSaver).parameters)))
@@ -264,6 +272,14 @@ def test_an_option_is_taken_or_named(option: str, mongo_client: MongoClient) -> 
         for label, make in HOSTILE.items()
     }
     assert judge(calls, option).faults == []
+
+
+@pytest.mark.parametrize("field", sorted(set(inspect.signature(Retention).parameters)))
+def test_a_field_of_a_retention_is_taken_or_named(field: str) -> None:
+    calls = {
+        label: lambda make=make: Retention(**{field: make()}) for label, make in HOSTILE.items()
+    }
+    assert judge(calls, f"{field}|retention must say").faults == []
 
 
 @pytest.mark.parametrize("option", sorted(set(inspect.signature(MongoMemory).parameters)))

@@ -23,6 +23,8 @@ from mongomem.checkpoint.plans import prune as prune_plan
 from mongomem.checkpoint.plans import put as put_plan
 from mongomem.checkpoint.plans import read as read_plan
 from mongomem.checkpoint.plans.thread_state import read_base
+from mongomem.checkpoint.retention.background import RetentionWork, step
+from mongomem.checkpoint.retention.policy import Retention
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.engine.commands import DatabaseCommand, Plan
 from mongomem.testing import MongomockDatabase
@@ -164,12 +166,22 @@ async def prune_twice(world: World) -> Any:
     await prune_plan.prune(world.saver()._context(), ["t"], "keep_latest", 1, None, dry_run=False)
 
 
+async def retain_twice(world: World) -> Any:
+    """Two rounds of a retention, each one step, more than a grace apart."""
+    for _ in range(2):
+        work = RetentionWork()
+        await step(world.saver()._context(), work, Retention(keep_last=1))
+        assert not work.has_failed
+        world.clock.now += GRACE * 2
+
+
 PLANS: dict[str, Any] = {
     "put": lambda world: put(world, warm=False),
     "warm put": lambda world: put(world, warm=True),
     "get": get,
     "delete_thread": delete_thread,
     "prune twice": prune_twice,
+    "retain twice": retain_twice,
 }
 
 
@@ -245,6 +257,11 @@ def test_every_order_of_two(names: tuple[str, str]) -> None:
         ("warm put", "prune twice", "get"),
         ("get", "prune twice"),
         ("warm put", "prune twice"),
+        ("put", "retain twice"),
+        ("warm put", "get", "retain twice"),
+        ("warm put", "prune twice", "retain twice"),
+        ("put", "delete_thread", "retain twice"),
+        ("retain twice", "retain twice"),
     ],
     ids=" and ".join,
 )

@@ -3,6 +3,7 @@
 savers         a saver on every kind of client, called by one set of names
 stores         a store likewise; a clock in hand, an embedder that counts
 caches         a cache likewise, with its collection and a clock in hand
+spans          spans that are kept in memory, and the commands that a client sent
 stepping       plans performed by and by, so that others can act in between
 graphs         graphs, a play of them on any saver, and what two plays have in common
 agents         a model that follows a script, and both memories on every kind of client

@@ -44,7 +44,7 @@ from mongomem.engine.commands import (
     Write,
     slices,
 )
-from mongomem.engine.effects import Compute
+from mongomem.engine.effects import CacheUse, Compute
 from mongomem.engine.writes import bulk_upsert
 from mongomem.errors import CorruptDataError, SchemaVersionError
 
@@ -71,6 +71,7 @@ async def get(context: Context, keys: Sequence[FullKey]) -> dict[FullKey, Any]:
     size = sum(map(content_size, documents.values()))
     work = partial(_values, context, wanted, documents, context.now())
     values: dict[FullKey, Any] = await Compute(work, size)
+    await CacheUse(len(values), len(wanted) - len(values))
     return values
 
 

@@ -73,5 +73,6 @@ and ``chunks``: its list of chunk hashes, 16 bytes each, joined. A long list is 
                                                                             with chunks
 
 {prefix}checkpoint_settings
-    how far the schema has come
+    how far the schema has come; the lease and the record of the retention
+    (`mongomem.checkpoint.retention`)
 """

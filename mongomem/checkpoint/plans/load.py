@@ -31,6 +31,7 @@ from mongomem.checkpoint.serde.serializer import (
     ValueSerializer,
 )
 from mongomem.engine.commands import IDS_PER_COMMAND, Document, Find, Plan, slices
+from mongomem.engine.effects import CacheUse
 from mongomem.errors import CorruptDataError, MongomemError
 
 T = TypeVar("T")
@@ -224,6 +225,7 @@ async def fetch(context: Context, refs: Mapping[bytes, CheckpointRef]) -> dict[b
     """
     content = context.caches.chunks.get_all(refs)
     missing = {key: ref for key, ref in refs.items() if key not in content}
+    await CacheUse(len(content), len(missing))
     for document in await _find_chunks(context, missing) if missing else []:
         key: bytes = document["_id"]
         content[key] = data = await _opened(context, missing[key], key, document)

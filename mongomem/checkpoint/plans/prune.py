@@ -91,7 +91,7 @@ async def prune(
     rule = checked_rule(context.now(), strategy, keep_last, older_than)
     is_dry = checked_flag("dry_run", dry_run)
     return [
-        await _prune_thread(context, one, rule.to_remove, is_dry)
+        await prune_thread(context, one, rule.to_remove, is_dry)
         for one in _unique_ids("thread_id", thread_ids)
     ]
 
@@ -111,7 +111,7 @@ async def delete_for_runs(context: Context, run_ids: object) -> None:
         return {node.ref for node in nodes if node.run_id in wanted}
 
     for thread_id in await _threads_of_runs(context, wanted):
-        await _prune_thread(context, thread_id, to_remove, dry_run=False)
+        await prune_thread(context, thread_id, to_remove, dry_run=False)
 
 
 async def _threads_of_runs(context: Context, run_ids: Collection[str]) -> list[str]:
@@ -126,7 +126,7 @@ def _unique_ids(name: str, values: object) -> list[str]:
     )
 
 
-async def _prune_thread(
+async def prune_thread(
     context: Context,
     thread_id: str,
     to_remove: Callable[[Sequence[CheckpointNode]], set[CheckpointRef]],

@@ -82,7 +82,7 @@ from mongomem.checkpoint.serde.channels import (
 from mongomem.checkpoint.serde.copies import detached, detached_values, own_copy
 from mongomem.checkpoint.serde.size_estimate import size_to_serialize
 from mongomem.engine.commands import BulkWrite, Document, Replace, Update
-from mongomem.engine.effects import Compute
+from mongomem.engine.effects import CacheUse, Compute
 from mongomem.engine.writes import OutcomeUnknownError, UpdateCommand, is_duplicate_key_only
 
 SMALL_BYTES, MOST_STATEMENTS = 2**20, 16
@@ -149,6 +149,7 @@ async def put(
     checkpoint = checked_checkpoint(checkpoint)
     new = _new_checkpoint(context, config, ref, checkpoint, metadata)
     base = base_from_cache(context, ref)
+    await CacheUse(int(base is not None), int(base is None))
     values = dict(given or await _serialized(context, checkpoint, new.metadata, base))
     if base is None and are_inline(values):
         base = base_of_new_thread(context, ref)

@@ -87,7 +87,9 @@ async def _first_matching(
         size = most - len(found) if not wanted else NUMBER_IN_A_PAGE
         documents = await thread_page(context, conditions, behind, size, ended=ended)
         found += [
-            pair for pair in _sound(context, documents) if matches_filter(*pair, wanted, keys)
+            pair
+            for pair in sound_threads(context, documents)
+            if matches_filter(*pair, wanted, keys)
         ]
         if len(documents) < size:
             break
@@ -122,7 +124,7 @@ def _living(context: Context) -> Document:
     }
 
 
-def _sound(context: Context, documents: Sequence[Document]) -> list[tuple[Thread, Document]]:
+def sound_threads(context: Context, documents: Sequence[Document]) -> list[tuple[Thread, Document]]:
     """Read thread documents, and leave out those that are damaged."""
     found: list[tuple[Thread, Document]] = []
     for document in documents:

@@ -39,7 +39,7 @@ from mongomem.engine.commands import (
     decoded,
     slices,
 )
-from mongomem.engine.effects import Compute, Sleep
+from mongomem.engine.effects import CacheUse, Compute, Sleep
 from mongomem.store.context import Context
 from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.indexed import (
@@ -111,7 +111,9 @@ async def synced_index(scope: IndexScope) -> SyncedIndex | None:
     if scope.path in cache.too_large:
         return None
     cached = cache.get(scope.path, scope.empty_index)
-    unindexed = [] if await _ensure_loaded(scope, cached) else await _apply_changes(scope, cached)
+    has_loaded = await _ensure_loaded(scope, cached)
+    await CacheUse(int(not has_loaded), int(has_loaded))
+    unindexed = [] if has_loaded else await _apply_changes(scope, cached)
     version = cached.version
     if cached.needs_compaction or (cached.size > cache.limit and cached.has_grown):
         await _drop_deleted(scope, cached)
@@ -162,9 +164,7 @@ def _only(items: Columns, candidates: Iterable[Candidate]) -> Columns:
 
 
 async def _ensure_loaded(scope: IndexScope, cached: CachedIndex) -> bool:
-    """Load an index that is not loaded, or wait for the search that loads it; return whether this
-    search did.
-    """
+    """Load an index that is not loaded, or wait for the search that does; say if it is this."""
     while not cached.watermark.loaded:
         if cached.claim_load(scope.context.monotonic()):
             try:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from mongomem import LocalServer, MongoMemory, MongoSaver
+from mongomem import LocalServer, MongoMemory, MongoSaver, Retention
 from mongomem.command_line import database
 from mongomem.schema.migrations import Migration
 from support.backups import filled, items_of, threads_of
@@ -191,6 +191,24 @@ def test_prune(
     assert lines_of(capsys, tmp_path, "prune", *here, "--all", "--yes")[1] == (
         "removed 0 checkpoints of 0 threads\n"
     )
+
+
+def test_prune_by_a_policy(
+    memory: MongoMemory, here: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {one.thread_id: one.checkpoint_count for one in threads_of(memory)}
+    dry = memory.saver.apply_retention(Retention(keep_last=1), dry_run=True)
+    ran = mongomem("prune", *here, "--policy", "keep_last=1, older_than=4w", "--dry-run", "--json")
+    told = printed_json(ran)
+    assert (ran.returncode, ran.stderr, told["dry_run"], told["removed"]) == (0, "", True, 0)
+    told = printed_json(mongomem("prune", *here, "--policy", "keep_last=1", "--dry-run", "--json"))
+    removed = {one.thread_id: len(one.removed) for one in dry.pruned}
+    assert (told["pruned_threads"], told["deleted"]) == (removed, 0)
+    assert {one.thread_id: one.checkpoint_count for one in threads_of(memory)} == before
+    code, out, _ = lines_of(capsys, tmp_path, "prune", *here, "--policy", "keep_last=1", "--yes")
+    last = f"removed 0 threads, and {sum(removed.values())} checkpoints of {len(removed)} threads"
+    assert (code, out.splitlines()[-1]) == (0, last)
+    assert memory.saver.apply_retention(Retention(keep_last=1)).pruned == []
 
 
 def test_erase(
@@ -448,6 +466,14 @@ WRONG: list[tuple[str, int, str]] = [
     ("delete nobody", 1, "there is no thread 'nobody' in this database"),
     ("delete nobody --dry-run", 1, "there is no thread 'nobody' in this database"),
     ("prune", 2, "name threads, or --all: one of them"),
+    (
+        "prune --policy keep_last=0",
+        2,
+        "--policy: keep_last must be a whole number from 1 on, not 0",
+    ),
+    ("prune --policy 7d --yes", 2, "--policy takes fields such as keep_last=10,older_than=7d"),
+    ("prune --policy idle_threads=soon", 2, "idle_threads of --policy takes a time such as 30m"),
+    ("prune odd --policy keep_last=1", 2, "--policy says what goes from every thread"),
     ("prune nobody --yes", 1, "there is no thread 'nobody' in this database"),
     ("prune odd --keep-last 0", 2, "Invalid value for '--keep-last'"),
     (

@@ -5,6 +5,7 @@
     setup       indexes, migrations, time to live
     delete      threads
     prune       old checkpoints
+    policies    a retention policy as an option says it
     erase       a user
     reindex     vectors, made again
     export      threads and items into a file

@@ -11,6 +11,7 @@ import typer
 
 from mongomem.backup.selection import every_thread_id
 from mongomem.command_line.changes.durations import DURATION_METAVAR, duration_of
+from mongomem.command_line.changes.policies import POLICY_METAVAR, policy_of, retain
 from mongomem.command_line.changes.questions import ask, counted, first_rows
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.printout import Block, Table, progress
@@ -37,6 +38,14 @@ def prune(
         str | None,
         typer.Option(metavar=DURATION_METAVAR, help="Remove only what is older, such as 30d."),
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar=POLICY_METAVAR,
+            help="Carry out a retention on every thread, such as keep_last=10,older_than=7d,"
+            "idle_threads=90d.",
+        ),
+    ] = None,
     strategy: Annotated[
         str,
         typer.Option(
@@ -49,9 +58,14 @@ def prune(
     yes: Yes = False,
 ) -> None:
     """Remove old checkpoints of threads. What stays reads as before."""
+    age = duration_of("--older-than", older_than)
+    if (retention := policy_of(policy)) is not None:
+        if threads or age or (keep_last, strategy) != (1, KEEP_LATEST):
+            raise Refusal("--policy says what goes from every thread: leave the other options out")
+        retain(run, retention, dry_run=dry_run, yes=yes)
+        return
     if bool(threads) == all_:
         raise Refusal("name threads, or --all: one of them")
-    age = duration_of("--older-than", older_than)
     rule: dict[str, Any] = {"strategy": strategy, "keep_last": keep_last, "older_than": age}
     memory = run.open()
     named = [one.thread_id for one in threads_to_go(memory, threads or [])]

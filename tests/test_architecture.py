@@ -142,6 +142,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("command_line", "inspection", "migration", "memory", "local_server.server"),
         *("backup", "upkeep", "user_data", "user_labels", "store.plans.reindex"),
         *("checkpoint.saver", "checkpoint.serde.default", "store.store", "display"),
+        *("checkpoint.retention.policy", "checkpoint.retention.sweep"),
         *("engine.client_context", "engine.commands", "schema.names"),
     },
     "user_export": set(),

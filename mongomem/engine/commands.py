@@ -367,16 +367,6 @@ class DescribeConcerns(Command[Document]):
 
 
 @dataclass(frozen=True, slots=True)
-class RunAdminCommand(DatabaseCommand[Document]):
-    """Run a command of the database ``admin``, e.g. ``shardCollection``."""
-
-    command: Document
-
-    def issue(self, database: Any) -> Any:
-        return database.client["admin"].command(self.command)
-
-
-@dataclass(frozen=True, slots=True)
 class ListIndexes(Command[list[Document]]):
     """Read the indexes of a collection; none where the collection does not exist."""
 

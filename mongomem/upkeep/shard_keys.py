@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mongomem.engine.commands import CreateIndexes, Document, RunAdminCommand, RunCommand
+from mongomem.engine.commands import CreateIndexes, Document, RunCommand
 from mongomem.errors import ConfigurationError
 from mongomem.inspection.inspector import Inspector
 from mongomem.memory import MongoMemory
@@ -95,9 +95,9 @@ class Sharding:
 
     async def issue(self) -> None:
         """Issue the commands. What is done already stays so: they can be repeated."""
-        await RunAdminCommand({"enableSharding": self.database})
+        await RunCommand({"enableSharding": self.database}, on_admin=True)
         for one in self.collections:
             if one.key != BY_ID:
                 await CreateIndexes(one.collection, [([*one.key.items()], {})])
             place = f"{self.database}.{one.collection}"
-            await RunAdminCommand({"shardCollection": place, "key": one.key})
+            await RunCommand({"shardCollection": place, "key": one.key}, on_admin=True)

@@ -15,7 +15,6 @@ from mongomem.engine.commands import (
     CreateIndexes,
     Plan,
     Replace,
-    RunAdminCommand,
     RunCommand,
     Update,
 )
@@ -64,10 +63,12 @@ def test_the_commands_of_the_shell() -> None:
 def test_the_commands_that_are_issued() -> None:
     assert issued(SHARDING.check(), {"hello": {"msg": "isdbgrid"}}) == [RunCommand({"hello": 1})]
     assert issued(SHARDING.issue(), {}) == [
-        RunAdminCommand({"enableSharding": 'a"b'}),
+        RunCommand({"enableSharding": 'a"b'}, on_admin=True),
         CreateIndexes("threads", [([("thread_id", "hashed")], {})]),
-        RunAdminCommand({"shardCollection": 'a"b.threads', "key": {"thread_id": "hashed"}}),
-        RunAdminCommand({"shardCollection": 'a"b.cache', "key": {"_id": 1}}),
+        RunCommand(
+            {"shardCollection": 'a"b.threads', "key": {"thread_id": "hashed"}}, on_admin=True
+        ),
+        RunCommand({"shardCollection": 'a"b.cache', "key": {"_id": 1}}, on_admin=True),
     ]
 
 

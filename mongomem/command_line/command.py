@@ -29,12 +29,10 @@ from functools import wraps
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import typer
-from pymongo.errors import PyMongoError
 
 from mongomem.command_line.database import DatabaseOptions, check_presence, open_memory
 from mongomem.command_line.printout import Answer, print_answer, print_error, print_json
-from mongomem.command_line.refusals import DONE, Refusal, code_of, line_of
-from mongomem.errors import MongomemError
+from mongomem.command_line.refusals import DONE, Refusal, code_of, is_foreseen, line_of
 from mongomem.memory import MongoMemory
 
 CommandFunction: TypeAlias = Callable[..., None]
@@ -132,7 +130,9 @@ def _run(
         run = Run(database, as_json, stack)
         try:
             function(run, **given)
-        except (Refusal, MongomemError, PyMongoError, OSError, KeyboardInterrupt) as error:
+        except (Exception, KeyboardInterrupt) as error:
+            if not is_foreseen(error):
+                raise
             code, line = code_of(error), line_of(error, advice)
         code = code or (DONE if run.answer is None else run.answer.exit_code)
         if as_json:

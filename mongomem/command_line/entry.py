@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
-MISSING = 'mongomem: the command line needs the extra "cli": pip install "mongomem[cli]"\n'
+MISSING = (
+    'mongomem: the command line needs the extra "cli": in a clone of it, pip install ".[cli]"\n'
+)
 
 
 def main() -> None:

@@ -67,7 +67,7 @@ def _called(factory: Any, kind: type[Any], stack: ExitStack) -> Any:
 def _factory(option: str, path: str) -> Any:
     module, _, name = path.partition(":")
     if not module or not name:
-        raise Refusal(f"{option} takes MODULE:FACTORY, such as app.memory:make_saver, not {path!r}")
+        raise Refusal(f"{option} takes MODULE:FACTORY, such as app.memory:make, not {path!r}")
     found: Any = _imported(option, module)
     for part in name.split("."):
         if not hasattr(found, part):

@@ -29,6 +29,15 @@ class Failure(Refusal):
     """What was asked for is right, and cannot be done now."""
 
 
+def is_foreseen(error: BaseException) -> bool:
+    """Say whether an error tells by itself what was met: ours, and those of the packages that a
+    command works with, such as what embeds. Others are faults of the program.
+    """
+    ours = (Refusal, MongomemError, PyMongoError, OSError, KeyboardInterrupt)
+    package = type(error).__module__.partition(".")[0]
+    return isinstance(error, ours) or package not in ("builtins", "click", "typer")
+
+
 def code_of(error: BaseException) -> int:
     """Return the exit code for an error: whose fault it is."""
     if isinstance(error, KeyboardInterrupt):
@@ -50,7 +59,8 @@ def line_of(error: BaseException, advice: str = "") -> str:
         return f"interrupted{then}"
     if isinstance(error, OperationFailure) and error.code in UNAUTHORIZED:
         return _missing_right(error)
-    said = without_secrets(" ".join(str(error).split()))
+    notes = getattr(error, "__notes__", [])  # Python 3.11
+    said = without_secrets(" ".join(" ".join([str(error), *notes]).split()))
     if isinstance(error, Refusal | MongomemError):
         return _own(error, said)
     if isinstance(error, PyMongoError | OSError):
@@ -62,7 +72,7 @@ def line_of(error: BaseException, advice: str = "") -> str:
 def _own(error: BaseException, said: str) -> str:
     """Say what an error of ours says, and what of it is a command's."""
     if isinstance(error, ThreadNotFoundError):
-        return f"{said}: mongomem threads lists those that are there"
+        return f"{said}: mongomem threads and mongomem history list what is there"
     return said.partition(" open_timeout=")[0].rstrip(".")
 
 

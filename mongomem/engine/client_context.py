@@ -28,6 +28,8 @@ from mongomem.options import names_of, unknown_option
 
 T = TypeVar("T")
 
+BEGINS = "mongodb:// or mongodb+srv://"
+
 
 @dataclass(slots=True)
 class _OpenClient(Generic[T]):
@@ -303,6 +305,8 @@ class Connection:
             )
         if isinstance(error, InvalidURI):
             hint = "Characters such as / : @ % in a user or a password are written %2F %3A %40 %25."
+            if "URI must begin with" in str(error):  # and then quotes what it must begin with
+                return f"{self.name}: a connection string begins with {BEGINS}"
             return (
                 f"{self.name} cannot make a client of its connection string: "
                 f"{_without_quotations(error)}. {hint}"

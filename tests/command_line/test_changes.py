@@ -615,3 +615,12 @@ def test_options_of_the_application(
         code, out, error = lines_of(capsys, tmp_path, name, "--memory", "app:make", *more)
         assert (code, out, len(error.splitlines())) == (2, "", 1), name
         assert error.startswith("mongomem: --memory names "), name
+
+
+def test_an_embedder_without_a_key_is_one_line(here: list[str], memory: MongoMemory) -> None:
+    """What embeds raises errors of its own package."""
+    asked = ["reindex", *here, "--embed", "openai:text-embedding-3-small", "--dims", "3"]
+    ran = mongomem(*asked, OPENAI_API_KEY="")
+    assert (ran.returncode, ran.stdout) == (1, "made the vectors of 0 items\n")
+    (line,) = ran.stderr.splitlines()
+    assert "set OPENAI_API_KEY" in line

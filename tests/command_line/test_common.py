@@ -31,7 +31,7 @@ def test_the_extra_that_is_missing(tmp_path: Path) -> None:
     )
     assert (ran.stdout, ran.stderr, ran.returncode) == (
         "",
-        'mongomem: the command line needs the extra "cli": pip install "mongomem[cli]"\n',
+        'mongomem: the command line needs the extra "cli": in a clone of it, pip install ".[cli]"\n',
         2,
     )
 
@@ -103,7 +103,7 @@ WRONG: list[tuple[str, int, str]] = [
         2,
         "there are no data of a local server in 'nowhere': --data-dir names another folder",
     ),
-    ("threads --uri http://a", 2, "MongoMemory cannot make a client of its connection string: "),
+    ("threads --uri http://a", 2, "MongoMemory: a connection string begins with mongodb://"),
     ("threads --uri mongodb://localhost --db a.b", 2, ""),
     ("threads --limit 0 --uri x", 2, "Invalid value for '--limit': "),
     ("threads --filter x --uri x", 2, "--filter takes KEY=VALUE, such as source=loop, not 'x'"),

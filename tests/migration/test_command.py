@@ -219,10 +219,7 @@ NO_SERVER = (
     "no MongoDB server answers within 0.5 s. 127.0.0.1:1: [Errno 111] Connection refused. Is it "
     "started, and is the connection string right?"
 )
-NO_URI = (
-    "cannot make a client of its connection string: Invalid URI scheme: URI must begin with . "
-    "Characters such as / : @ % in a user or a password are written %2F %3A %40 %25"
-)
+NO_URI = "a connection string begins with mongodb:// or mongodb+srv://"
 WRONG: list[tuple[str, int, str]] = [
     ("", 2, "name a source by --from-mongo, --from-saver or --from-store"),
     ("--no-such", 2, "No such option: --no-such: mongomem migrate --help tells more"),
@@ -234,7 +231,7 @@ WRONG: list[tuple[str, int, str]] = [
     (
         "--from-saver app",
         2,
-        "--from-saver takes MODULE:FACTORY, such as app.memory:make_saver, not 'app'",
+        "--from-saver takes MODULE:FACTORY, such as app.memory:make, not 'app'",
     ),
     ("--from-saver nowhere:make", 2, f"--from-saver: {NOWHERE}"),
     ("--from-saver app:make --import nowhere", 2, f"--import: {NOWHERE}"),
@@ -254,7 +251,7 @@ WRONG: list[tuple[str, int, str]] = [
     (
         "--from-mongo postgres://ada:secret@localhost",
         2,
-        f"--from-mongo: MongoDBThreads {NO_URI}",
+        f"--from-mongo: MongoDBThreads: {NO_URI}",
     ),
 ]
 

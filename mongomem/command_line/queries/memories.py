@@ -86,7 +86,10 @@ def _inspector(run: Run, index: IndexOptions) -> Inspector:
     if told is not None:
         return Inspector(run.open(index=told))
     if stored is None:
-        raise Refusal("--query needs an index, and none of the items of this store is embedded")
+        raise Refusal(
+            "--query needs an index, and none of the items of this store is embedded: mongomem "
+            "reindex --embed local --dims 256 embeds them"
+        )
     raise Refusal(
         f"--query needs what embeds: the items were embedded by {stored.get('model')}, with "
         f"{stored.get('dims')} dimensions. Say --embed and --dims, or give the application's own "

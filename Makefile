@@ -16,7 +16,7 @@ help:
 	@echo "make test        all tests, on a real MongoDB that they start themselves"
 	@echo "make lint        ruff and mypy"
 	@echo "make bench       measurements"
-	@echo "make acceptance  what a newcomer does, in a fresh clone: demo, README, docs, notebooks, examples"
+	@echo "make acceptance  what a newcomer does, in a fresh clone: demo, README, docs, notebooks, examples, commands"
 	@echo "make docs        run the code in README.md and docs/, and build the site"
 	@echo "make site        build the site alone, into build/docs"
 	@echo "make build       wheel and sdist into dist/, each installed into a fresh environment"

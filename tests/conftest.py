@@ -148,6 +148,14 @@ def database_name(request: pytest.FixtureRequest, mongo_client: MongoClient) -> 
 
 
 @pytest.fixture
+def target(mongo_client: MongoClient, database_name: str) -> Iterator[str]:
+    """A second database."""
+    name = f"{database_name}_to"
+    yield name
+    drop(mongo_client, name)
+
+
+@pytest.fixture
 def openai_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     """A server of embeddings, where ``"openai:MODEL"`` asks in this test."""
     with OpenAIServer() as running:

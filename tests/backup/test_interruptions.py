@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
 
 import pytest
 from pymongo import MongoClient
@@ -16,27 +15,13 @@ from mongomem.backup.imports import Import
 from mongomem.backup.selection import Selection
 from mongomem.engine.runners import Runners
 from mongomem.testing import FailingRunner
-from support.backups import exported, filled, imported, items_of, threads_of
-from support.databases import drop
+from support.backups import exported, imported, items_of, threads_of
 from support.migrations import assert_same_threads, config_of
 
 PERFORMED = (False, True)
 """How much of the command that ends the import reaches the server: nothing, or all of it."""
 
 MOST_COMMANDS = 200
-
-
-@pytest.fixture
-def target(mongo_client: MongoClient, database_name: str) -> Iterator[str]:
-    """A second database."""
-    name = f"{database_name}_to"
-    yield name
-    drop(mongo_client, name)
-
-
-@pytest.fixture
-def source(mongo_client: MongoClient, database_name: str) -> MongoMemory:
-    return filled(MongoMemory(mongo_client, database_name))
 
 
 @pytest.mark.parametrize("performed", PERFORMED)

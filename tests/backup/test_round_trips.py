@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,22 +12,8 @@ from pymongo import MongoClient
 from mongomem import MongoMemory, ThreadNotFoundError
 from mongomem.backup import page_sizes
 from mongomem.backup.selection import Selection
-from support.backups import exported, filled, imported, items_of, lines_in, threads_of
-from support.databases import drop
+from support.backups import exported, imported, items_of, lines_in, threads_of
 from support.migrations import GRAPHS, assert_same_threads, config_of
-
-
-@pytest.fixture
-def target(mongo_client: MongoClient, database_name: str) -> Iterator[str]:
-    """A second database."""
-    name = f"{database_name}_to"
-    yield name
-    drop(mongo_client, name)
-
-
-@pytest.fixture
-def source(mongo_client: MongoClient, database_name: str) -> MongoMemory:
-    return filled(MongoMemory(mongo_client, database_name))
 
 
 def test_everything_comes_back(source: MongoMemory, mongo_client: MongoClient, target: str) -> None:

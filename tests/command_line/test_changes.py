@@ -8,7 +8,6 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,13 @@ from mongomem import LocalServer, MongoMemory, MongoSaver, Retention
 from mongomem.command_line import database
 from mongomem.schema.migrations import Migration
 from support.backups import filled, items_of, threads_of
-from support.command_line import command, lines_of, mongomem, printed_json
-from support.databases import drop
+from support.command_line import (
+    assert_quiet_without_reader,
+    command,
+    lines_of,
+    mongomem,
+    printed_json,
+)
 from support.migrations import GRAPHS, assert_same_threads, config_of
 from support.waits import HANG_SECONDS
 
@@ -38,14 +42,6 @@ def memory(mongo_client: MongoClient, database_name: str) -> MongoMemory:
 def here(mongo_uri: str, database_name: str) -> list[str]:
     """The options that name the database."""
     return ["--uri", mongo_uri, "--db", database_name]
-
-
-@pytest.fixture
-def target(mongo_client: MongoClient, database_name: str) -> Iterator[str]:
-    """A second database."""
-    name = f"{database_name}_to"
-    yield name
-    drop(mongo_client, name)
 
 
 def ids_of(memory: MongoMemory) -> set[str]:
@@ -414,14 +410,7 @@ def test_an_export_whose_reader_goes_away(memory: MongoMemory, here: list[str]) 
 @pytest.mark.parametrize("name", ["setup", "delete", "prune", "erase", "shard"])
 def test_a_reader_that_goes_away(name: str, memory: MongoMemory, here: list[str]) -> None:
     more = {"delete": ["odd", "--yes"], "prune": ["--all", "--yes"], "erase": ["ada", "--yes"]}
-    words, options = command([name, *here, *more.get(name, [])])
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.close()
-        assert process.stderr is not None
-        assert (process.stderr.read(), process.wait(HANG_SECONDS)) == ("", 0)
+    assert_quiet_without_reader(name, *here, *more.get(name, []))
     left = {"delete": 7, "erase": 6}
     assert len(threads_of(memory)) == left.get(name, 8)
 

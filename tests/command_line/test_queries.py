@@ -17,7 +17,14 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pymongo import MongoClient
 
 from mongomem import LocalServer, MongoMemory, MongoSaver
-from support.command_line import command, lines_of, mongomem, printed_json, ran_here
+from support.command_line import (
+    assert_quiet_without_reader,
+    command,
+    lines_of,
+    mongomem,
+    printed_json,
+    ran_here,
+)
 from support.databases import drop
 from support.graphs import chain_of
 from support.migrations import chat, config_of, fill
@@ -383,14 +390,7 @@ def test_every_command_as_a_process(asked: str, filled: str, mongo_uri: str) -> 
 
 @pytest.mark.parametrize("asked", ["threads", "stats", "doctor"])
 def test_a_reader_that_goes_away(asked: str, filled: str, mongo_uri: str) -> None:
-    words, options = command([*asked.split(), "--uri", mongo_uri, "--db", filled])
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.close()
-        assert process.stderr is not None
-        assert (process.stderr.read(), process.wait(HANG_SECONDS)) == ("", 0)
+    assert_quiet_without_reader(*asked.split(), "--uri", mongo_uri, "--db", filled)
 
 
 BLOCK = {"failCommands": ["aggregate"], "blockConnection": True, "blockTimeMS": 600_000}

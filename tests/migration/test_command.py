@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,13 @@ from mongomem import LocalServer, MongoSaver, MongoStore
 from mongomem.command_line import sources as opened_sources
 from mongomem.migration.mongodb_items import ITEMS
 from mongomem.migration.mongodb_threads import CHECKPOINTS, WRITES
-from support.command_line import command, lines_of, mongomem, printed_json
-from support.databases import drop
+from support.command_line import (
+    assert_quiet_without_reader,
+    command,
+    lines_of,
+    mongomem,
+    printed_json,
+)
 from support.migrations import assert_same_threads, documents_of, fill, store_former
 from support.waits import HANG_SECONDS, await_that
 
@@ -70,14 +74,6 @@ def application(tmp_path: Path) -> Path:
         store.setup()
         store.put(("a", "b"), "k", {"n": 1})
     return tmp_path
-
-
-@pytest.fixture
-def target(mongo_client: MongoClient, database_name: str) -> Iterator[str]:
-    """A second database."""
-    name = f"{database_name}_to"
-    yield name
-    drop(mongo_client, name)
 
 
 def sources(mongo_uri: str, database_name: str) -> list[str]:
@@ -210,14 +206,7 @@ def test_a_reader_that_goes_away(
     mongo_client: MongoClient, mongo_uri: str, database_name: str, target: str
 ) -> None:
     store_former(mongo_client, database_name)
-    words, options = command([*sources(mongo_uri, database_name), "--db", target])
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.close()
-        assert process.stderr is not None
-        assert (process.stderr.read(), process.wait(HANG_SECONDS)) == ("", 0)
+    assert_quiet_without_reader(*sources(mongo_uri, database_name), "--db", target)
     assert len(MongoSaver(mongo_client, target).list_threads()) == 2
 
 

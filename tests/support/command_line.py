@@ -34,6 +34,20 @@ def mongomem(
     return subprocess.run(words, capture_output=True, text=True, timeout=HANG_SECONDS, **options)
 
 
+def assert_quiet_without_reader(*arguments: str) -> None:
+    """Run the command line for a reader that goes away before anything is printed: that is no
+    error.
+    """
+    words, options = command(arguments)
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert (process.stderr.read(), process.wait(HANG_SECONDS)) == ("", 0)
+
+
 def printed_json(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(ran.stdout)
     return found

@@ -31,11 +31,9 @@ def config_of(thread_id: Any) -> Any:
         ({"ops": [SearchOp(("a",)), PutOp(("a",), "k", {})]},
          {"mongomem.namespace": ("a",), "db.operation.batch.size": 2}),
         ({"ops": [ListNamespacesOp(), GetOp(("a",), "k")]}, {}),
-        ({"ops": iter([GetOp(("a",), "k")])}, {}),
         ({"keys": {(("n",), "k"): 1}}, {"mongomem.namespace": ("n",)}),
         ({"namespaces": None}, {}),
     ],
-    ids=str,
 )  # fmt: skip
 def test_the_subject_of_arguments(arguments: dict[str, Any], subject: dict[str, Any]) -> None:
     assert subject_of(arguments) == subject
@@ -43,7 +41,7 @@ def test_the_subject_of_arguments(arguments: dict[str, Any], subject: dict[str, 
 
 def test_an_iterator_of_operations_is_left_to_the_operation() -> None:
     ops = iter([GetOp(("a",), "k")])
-    subject_of({"ops": ops})
+    assert subject_of({"ops": ops}) == {}
     assert len([*ops]) == 1
 
 

@@ -136,7 +136,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "langgraph": {
         *("langgraph", "memory", "checkpoint.saver", "checkpoint.serde.default", "store.store"),
-        *("embeddings", "engine.client_context", "local_server.server"),
+        *("embeddings", "engine.client_context", "engine.locks", "local_server.server"),
     },
     "command_line": {
         *("command_line", "inspection", "migration", "memory", "local_server.server"),

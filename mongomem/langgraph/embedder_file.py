@@ -9,10 +9,15 @@ from types import ModuleType
 
 from mongomem.arguments import shown
 from mongomem.embeddings import EmbedOption
+from mongomem.engine.locks import Lock
 from mongomem.errors import ConfigurationError
 
 IN_A_FILE = ".py:"
 """What tells a file from the name of a model (``langgraph_api.graph.resolve_embeddings``)."""
+
+_RUNNING = Lock()
+"""Held while a file is run: a factory that is entered meanwhile would find half a module. The file
+itself may enter one."""
 
 
 def named_embedder(embed: str) -> EmbedOption:
@@ -27,7 +32,8 @@ def named_embedder(embed: str) -> EmbedOption:
     if IN_A_FILE not in embed:
         return embed
     path, _, name = embed.rpartition(":")
-    module = _module_of(path, embed)
+    with _RUNNING:
+        module = _module_of(path, embed)
     if not hasattr(module, name):
         raise ConfigurationError(f"No embedder for embed={shown(embed)}: the file has no {name!r}")
     found: EmbedOption = getattr(module, name)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.documents.config import identifier
 from mongomem.checkpoint.documents.fields import utc
 from mongomem.checkpoint.documents.thread import thread_query
+from mongomem.checkpoint.plans.delete import delete_thread, then_clean
 from mongomem.engine.commands import Aggregate, Document, Find, slices
 from mongomem.errors import ThreadNotFoundError
 from mongomem.inspection.context import Context as InspectionContext
@@ -71,6 +73,15 @@ def threads_to_go(memory: MongoMemory, thread_ids: Sequence[str]) -> list[Thread
     for some in slices([*dict.fromkeys(thread_ids)], PAGE_SIZE):
         found += run(_to_go(context, some))
     return found
+
+
+def delete_unused(memory: MongoMemory, one: ThreadToGo) -> bool:
+    """Delete a thread, unless it was updated since it was told of; say whether it was deleted."""
+    still: Document | None = None if one.updated_at is None else {"updated_at": one.updated_at}
+    context = memory.saver._context()
+    plan = then_clean(context, partial(delete_thread, context, one.thread_id, still))
+    deleted: bool = memory.saver._runners.run(plan)
+    return deleted
 
 
 async def _to_go(context: InspectionContext, thread_ids: Sequence[str]) -> list[ThreadToGo]:

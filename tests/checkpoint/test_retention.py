@@ -291,6 +291,27 @@ def test_a_record_that_is_damaged_begins_anew(
     assert len(left(saver)["t"]) == 1
 
 
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_round_of_a_clock_that_was_far_ahead_holds_nobody_up(
+    is_whole: bool, mongo_client: MongoClient, database_name: str
+) -> None:
+    clock = Clock()
+    saver = MongoSaver(mongo_client, database_name, clock=clock)
+    policy = Retention(keep_last=1, idle_threads=timedelta(days=90))
+    clock.now += timedelta(days=400)
+    a_round(saver, policy)
+    clock.now -= timedelta(days=400)
+    if not is_whole:
+        settings = mongo_client[database_name]["mongomem_checkpoint_settings"]
+        settings.update_one({"_id": "retention"}, {"$set": {"ended_at": None, "scan": 0}})
+    for _ in range(2):
+        saver.put(config_of("t"), checkpoint_of(), METADATA, {})
+    clock.advance(minutes=1)
+    saver._runners.run(step(saver._context(), RetentionWork(), policy))
+    a_round(saver, policy)
+    assert len(left(saver)["t"]) == 1
+
+
 # What waits for an answer, and what is in use.
 
 

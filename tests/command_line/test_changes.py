@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.base.id import uuid6
 from pymongo import MongoClient
 
 from mongomem import LocalServer, MongoMemory, MongoSaver, Retention
@@ -156,6 +157,33 @@ def test_delete_of_idle_threads(
     )
     assert lines_of(capsys, tmp_path, *asked) == (0, "deleted 2 threads\n", "")
     assert not ids_of(memory) & {"odd", "chat"}
+
+
+def test_a_thread_that_is_used_while_somebody_is_asked_stays(
+    memory: MongoMemory,
+    here: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    mongo_client: MongoClient,
+    database_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mongo_client[database_name]["mongomem_checkpoints"].update_many(
+        {"type": "thread", "thread_id": {"$in": ["odd", "chat"]}},
+        [{"$set": {"updated_at": {"$subtract": ["$updated_at", 30 * 24 * 3600 * 1000]}}}],
+    )
+
+    def answered(*_arguments: Any, **_options: Any) -> None:
+        last = memory.saver.get_tuple(config_of("odd"))
+        assert last is not None
+        checkpoint = {**last.checkpoint, "id": str(uuid6())}
+        memory.saver.put(last.config, checkpoint, last.metadata, {})  # type: ignore[arg-type]
+
+    monkeypatch.setattr("mongomem.command_line.command.Run.confirm", answered)
+    asked = ["delete", *here, "--idle-for", "4w"]
+    assert lines_of(capsys, tmp_path, *asked) == (0, "deleted 1 thread\n", "")
+    assert "odd" in ids_of(memory)
+    assert "chat" not in ids_of(memory)
 
 
 def test_prune(
@@ -337,6 +365,18 @@ def test_export_and_import(
     assert (code, out) == (0, "exported 1 thread with 1 checkpoint, 1 item\n")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
+def test_an_export_goes_where_a_link_leads(
+    memory: MongoMemory, here: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "kept").mkdir()
+    target, link = tmp_path / "kept" / "all.jsonl", tmp_path / "link.jsonl"
+    link.symlink_to(target)
+    code, *_ = lines_of(capsys, tmp_path, "export", *here, str(link))
+    assert (code, link.is_symlink()) == (0, True)
+    assert target.read_bytes().startswith(b'{"format": "mongomem.lines"')
+
+
 def test_through_a_pipe(
     memory: MongoMemory, mongo_client: MongoClient, mongo_uri: str, here: list[str], target: str
 ) -> None:
@@ -470,6 +510,7 @@ WRONG: list[tuple[str, int, str]] = [
         2,
         'strategy must be "keep_latest" or "delete", not \'all\'',
     ),
+    (f"prune --policy keep_last={'9' * 5000}", 2, "--policy takes fields such as"),
     ("erase", 2, "Missing argument 'USER': mongomem erase --help tells more"),
     ("erase ada --namespace a..b", 2, "a namespace is labels joined by dots"),
     ("setup --thread-ttl 0d", 2, "--thread-ttl takes a time such as"),
@@ -480,6 +521,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("import app.py", 1, "'app.py': line 1 is no JSON"),
     ("export .", 2, "'.' is a folder: name a file"),
     ("export no/where", 2, "'no/where' is in no folder that is there: name a file"),
+    ("export /dev/null --yes", 2, "'/dev/null' is a device or a pipe: name a file, or -"),
     ("export - --json", 2, "--json and the file - would share the standard output: name a file"),
     ("export x --thread nobody", 1, "there is no thread 'nobody' in this database"),
     ("export x --namespace a..b", 2, "a namespace is labels joined by dots"),

@@ -22,6 +22,7 @@ from mongomem.checkpoint.retention.lease import LEASE, Lease
 from mongomem.checkpoint.retention.policy import Retention
 from mongomem.checkpoint.retention.rounds import Round, decode_round, encode_round
 from mongomem.checkpoint.retention.sweep import PAGE_SIZE, RetentionReport, Sweep
+from mongomem.checkpoint.serde.place_digest import BEGAN
 from mongomem.engine.commands import Document, Plan
 from mongomem.engine.effects import Beside
 from mongomem.engine.workers import Background
@@ -35,6 +36,10 @@ PAUSE = timedelta(seconds=1)
 
 MARGIN = timedelta(minutes=1)
 """How much longer than the grace two rounds are apart: clocks of two machines differ."""
+
+FURTHEST_AHEAD = timedelta(hours=1)
+"""By how much a round may be ahead of the clock here. One that is further ahead was written by a
+clock that was wrong: nobody would go on before that time."""
 
 MOST_TOLD = 1000
 """How many threads are told of that could not be pruned or deleted."""
@@ -121,7 +126,7 @@ async def _step(context: Context, work: RetentionWork, policy: Retention) -> dat
     if not await lease.take():
         return context.now() + LEASE
     record = await lease.read()
-    last = decode_round(record, policy)
+    last = _last_round(context, record, policy)
     due_at = _due_at(context, last)
     if due_at is None or due_at <= context.now():
         return await _go_on(context, work, policy, lease, record)
@@ -135,11 +140,21 @@ async def _go_on(
     """Go on with the round that is under way, or begin the next one, under the lease."""
     sweep = Sweep(context, policy, RetentionReport(), may_go_on=lease.renew)
     await _finish(sweep, record)
-    reached = await _page(sweep, _under_way(context, decode_round(record, policy)))
+    reached = await _page(sweep, _under_way(context, _last_round(context, record, policy)))
     work.note_step(sweep.report)
     if reached is None or not await lease.give_back(encode_round(reached, policy)):
         return context.now() + LEASE
     return _due_at(context, reached) or context.now() + PAUSE
+
+
+def _last_round(context: Context, record: Document, policy: Retention) -> Round | None:
+    """Return the round that a record holds; None where it holds none of this policy, or one that
+    is ahead of any time that can be.
+    """
+    last = decode_round(record, policy)
+    if last is None or max((*last.began, last.ended_at or BEGAN)) <= context.now() + FURTHEST_AHEAD:
+        return last
+    return None
 
 
 def _due_at(context: Context, last: Round | None) -> datetime | None:

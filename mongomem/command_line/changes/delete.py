@@ -15,7 +15,7 @@ from mongomem.command_line.printout import Block, Table, progress
 from mongomem.command_line.queries.texts import bytes_text, cell, count_text, time_text
 from mongomem.command_line.refusals import DONE, GOES_ON, Refusal
 from mongomem.memory import MongoMemory
-from mongomem.upkeep.removals import ThreadToGo, threads_to_go
+from mongomem.upkeep.removals import ThreadToGo, delete_unused, threads_to_go
 
 
 @command(GOES_ON)
@@ -47,27 +47,32 @@ def delete(
     run.answer = answer = DeleteAnswer(threads_to_go(memory, threads or []), dry_run)
     if answer.threads and not dry_run:
         ask(run, answer, f"Delete {answer.what}?", yes=yes)
-        _delete(memory, answer)
+        _delete(memory, answer, unused=idle is not None)
 
 
-def _delete(memory: MongoMemory, answer: DeleteAnswer) -> None:
+def _delete(memory: MongoMemory, answer: DeleteAnswer, *, unused: bool) -> None:
+    """Delete threads; those that go because they are `unused`, unless they were used since."""
     with progress(lambda: f"{len(answer.deleted)} of {len(answer.threads)} threads") as tell:
         for one in answer.threads:
-            memory.saver.delete_thread(one.thread_id)
-            answer.deleted.append(one.thread_id)
+            if not unused:
+                memory.saver.delete_thread(one.thread_id)
+            if not unused or delete_unused(memory, one):
+                answer.deleted.append(one.thread_id)
             tell()
+    answer.done = True
 
 
 COLUMNS = ("thread", "updated (UTC)", ">checkpoints", ">writes", ">stored")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeleteAnswer:
     """What is deleted, and how far that is done."""
 
     threads: Sequence[ThreadToGo]
     dry_run: bool
     deleted: list[str] = field(default_factory=list)
+    done: bool = False
 
     exit_code = DONE
 
@@ -83,11 +88,11 @@ class DeleteAnswer:
         return {"dry_run": self.dry_run, "threads": threads, "deleted": self.deleted}
 
     def text(self) -> Iterator[Block]:
-        if not self.deleted:
+        if not (self.deleted or self.done):
             yield from first_rows(Table(COLUMNS, [_row(one) for one in self.threads]))
         if self.dry_run:
             yield f"{self.what} would go"
-        elif self.deleted or not self.threads:
+        elif self.deleted or self.done or not self.threads:
             yield f"deleted {counted(len(self.deleted), 'thread')}"
 
 

@@ -60,7 +60,7 @@ def export(
     path = Path(file)
     _check(run, path, yes=yes)
     answer = ExportAnswer(Exported(), path)
-    with _replaced(path) as opened:
+    with _replaced(path.resolve()) as opened:
         _write(memory, opened, selection, answer.report)
     run.answer = answer
 
@@ -97,6 +97,10 @@ def _check(run: Run, path: Path, *, yes: bool) -> None:
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else "is in no folder that is there"
         raise Refusal(f"{shown(str(path))} {what}: name a file")
+    if path.exists() and not path.is_file():
+        raise Refusal(
+            f"{shown(str(path))} is a device or a pipe: name a file, or - for the standard output"
+        )
     if path.exists():
         run.confirm(f"Replace the file {shown(str(path))}?", yes=yes)
 

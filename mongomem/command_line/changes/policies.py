@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,8 @@ from mongomem.errors import ConfigurationError
 POLICY_METAVAR = "POLICY"
 
 SPANS = ("older_than", "idle_threads", "waiting_threads")
+
+KEPT = re.compile(r"[0-9]{1,18}")
 
 MOST_IDS = 1_000
 """How many threads ``--json`` names of each kind."""
@@ -45,7 +48,7 @@ def _field(part: str) -> tuple[str, Any]:
     name, _, value = (one.strip() for one in part.partition("="))
     if name in SPANS:
         return name, duration_of(f"{name} of --policy", value)
-    if name == "keep_last" and value.isascii() and value.isdigit():
+    if name == "keep_last" and KEPT.fullmatch(value):
         return name, int(value)
     raise Refusal(
         "--policy takes fields such as keep_last=10,older_than=7d,idle_threads=90d,"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from mongomem.errors import ConfigurationError
+from mongomem.langgraph.embedder_file import named_embedder
 from mongomem.langgraph.settings import (
     CHECKPOINTER,
     STORE,
@@ -193,6 +196,25 @@ def test_a_file_is_run_once(first: str, directory: Path, monkeypatch: pytest.Mon
     one, other = (index_of(monkeypatch, f"{path}:{name}") for name in ("embed", "loads"))
     assert other["embed"] == [1]
     assert index_of(monkeypatch, f"{path}:embed")["embed"] is one["embed"]
+
+
+def test_a_file_that_is_being_run_is_waited_for(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    monkeypatch.setattr(sys, "events_of_embed", (begun, may_end), raising=False)
+    (directory / "late.py").write_text(
+        "import sys\nbegun, may_end = sys.events_of_embed\nbegun.set()\nmay_end.wait(60)\n"
+        "def embed(texts):\n    return [[1.0] for _ in texts]\n",
+        "utf-8",
+    )
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(named_embedder, "./late.py:embed")
+        assert begun.wait(60)
+        second = pool.submit(named_embedder, "./late.py:embed")
+        wait([second], timeout=0.2)  # unless it waits, it has ended by then
+        may_end.set()
+        assert first.result(60) is second.result(60)
 
 
 def test_a_module_of_the_same_name_is_not_taken(

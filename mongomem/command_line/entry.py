@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 
-MISSING = (
-    'mongomem: the command line needs the extra "cli": in a clone of it, pip install ".[cli]"\n'
-)
+MISSING = 'mongomem: the command line needs the extra "cli": in a clone, pip install ".[cli]"\n'
 
 
 def main() -> None:

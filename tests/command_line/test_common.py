@@ -31,7 +31,7 @@ def test_the_extra_that_is_missing(tmp_path: Path) -> None:
     )
     assert (ran.stdout, ran.stderr, ran.returncode) == (
         "",
-        'mongomem: the command line needs the extra "cli": in a clone of it, pip install ".[cli]"\n',
+        'mongomem: the command line needs the extra "cli": in a clone, pip install ".[cli]"\n',
         2,
     )
 

@@ -47,6 +47,18 @@ def prefixes_of(namespace: Sequence[str]) -> list[str]:
     return [path_of(namespace[:length]) for length in range(len(namespace) + 1)]
 
 
+def short_prefixes_of(namespace: Sequence[str], longest: int) -> Iterator[str]:
+    """List the paths of the leading parts that have at most so many characters, from the root."""
+    path = ROOT
+    if longest >= 0:
+        yield path
+    for label in namespace:
+        path = f"{path}{SEPARATOR}{label}" if path else label
+        if len(path) > longest:
+            return
+        yield path
+
+
 def item_id(namespace: Iterable[str], key: str) -> str:
     """Name an item by its path and its key, so that the same item is the same document everywhere.
 

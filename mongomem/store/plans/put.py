@@ -22,7 +22,7 @@ from mongomem.store.documents.namespace import (
     path_of,
     path_range,
     paths_meet,
-    prefixes_of,
+    short_prefixes_of,
     split_by_bytes,
 )
 from mongomem.store.documents.ops import Deletion, GroupedOps, check_namespace
@@ -54,18 +54,21 @@ async def write(context: Context, batch: GroupedOps) -> None:
     existing = await _existing(context, puts)
     writes: dict[str, Write] = {item: Delete({"_id": item}) for item in batch.deletions}
     writes.update(await updates_of(context, puts, existing))
-    known = context.index_cache.timestamps(_by_prefix(batch.deletions))
+    longest = context.index_cache.longest_path
+    known = context.index_cache.timestamps(_by_prefix(batch.deletions, longest))
     # The reply names the ids of what was created, and is one message too.
     for part in split_by_bytes(writes):
         await bulk_upsert(context.items, [writes[item] for item in part])
     context.index_cache.remove(known)
 
 
-def _by_prefix(deletions: Mapping[str, Deletion]) -> dict[str, list[str]]:
-    """List the ids of what is deleted by the paths of the indexes that may hold it."""
+def _by_prefix(deletions: Mapping[str, Deletion], longest: int) -> dict[str, list[str]]:
+    """List the ids of what is deleted by the paths of the indexes that may hold it, none longer
+    than `longest`: all paths of a namespace of many labels are as long as the square of it.
+    """
     ids: dict[str, list[str]] = {}
     for item, deletion in deletions.items():
-        for path in prefixes_of(deletion.namespace):
+        for path in short_prefixes_of(deletion.namespace, longest):
             ids.setdefault(path, []).append(item)
     return ids
 

@@ -240,6 +240,12 @@ class IndexCache(Guarded):
         """Bytes held, about, as of the last use of each index."""
         return self._total
 
+    @property
+    def longest_path(self) -> int:
+        """Characters of the longest path that has an index; -1 where none has."""
+        with self._lock:
+            return max(map(len, self._indexes), default=-1)
+
     def get(self, path: str, empty: Callable[[], MemoryIndex]) -> CachedIndex:
         """Return the index of a prefix, an empty one where there is none, and count it as used."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.store.base import MatchCondition
@@ -15,6 +16,7 @@ from mongomem.store.documents.namespace import (
     path_of,
     path_range,
     prefixes_of,
+    short_prefixes_of,
 )
 
 labels = st.text(
@@ -72,3 +74,16 @@ def test_a_wildcard_in_a_suffix_stands_for_one_label() -> None:
     condition = [MatchCondition("suffix", ("a", "*", "c"))]
     assert matches_conditions(("x", "a", "b", "c"), condition)
     assert not matches_conditions(("a", "c"), condition)
+
+
+@pytest.mark.parametrize("longest", [-1, 0, 1, 3, 4, 100])
+def test_prefixes_up_to_a_length(longest: int) -> None:
+    namespace = ("a", "bc", "d")
+    expected = [path for path in prefixes_of(namespace) if len(path) <= longest]
+    assert [*short_prefixes_of(namespace, longest)] == expected
+
+
+def test_prefixes_of_a_namespace_without_end_are_made_one_by_one() -> None:
+    """All of them would be as long as the square of the namespace."""
+    many = ["label"] * 100_000
+    assert len([*short_prefixes_of(many, 100)]) == 17

@@ -155,4 +155,5 @@ def _fulfil(
 @atexit.register
 def _close_all() -> None:
     for background in [*_backgrounds]:
-        background.close()
+        if background._is_under_way():  # without its lock, which a thread may hold that ended so
+            background.close()

@@ -171,7 +171,7 @@ def test_show_of_subgraphs(ask: Asked) -> None:
 @pytest.mark.parametrize(
     ("asked", "line"),
     [
-        ("show nowhere", "there is no thread 'nowhere' in this database: mongomem threads lists"),
+        ("show nowhere", "there is no thread 'nowhere' in this database: mongomem threads and"),
         ("history nowhere", "there is no thread 'nowhere' in this database: mongomem threads"),
         ("stats nowhere", "there is no thread 'nowhere' in this database: mongomem threads"),
         (

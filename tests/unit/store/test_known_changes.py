@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mongomem.engine.commands import AggregateRaw, Find, RunCommand
-from mongomem.engine.effects import Compute
+from mongomem.engine.effects import CacheUse, Compute
 from mongomem.store.context import Context, context_for
 from mongomem.store.plans.index_sync import IndexScope, synced_index
 from mongomem.store.vectors.known_changes import (
@@ -124,6 +124,8 @@ class PlayedServer:
         return changed_at
 
     def answer(self, command: Any) -> Any:
+        if isinstance(command, CacheUse):
+            return None
         self.now += 0.01
         self.commands.append(command)
         if isinstance(command, Compute):

@@ -155,5 +155,6 @@ def _fulfil(
 @atexit.register
 def _close_all() -> None:
     for background in [*_backgrounds]:
-        if background._is_under_way():  # without its lock, which a thread may hold that ended so
+        # One at rest has nothing to stop, and a daemon thread may hold its lock to the end.
+        if background._is_under_way():
             background.close()

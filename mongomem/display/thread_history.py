@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.types import StateSnapshot
 
 from mongomem.arguments import looking_at, shown
 from mongomem.display.descriptions import described, same
 from mongomem.display.markup import one_line
 from mongomem.errors import InvalidInputError
+
+if TYPE_CHECKING:  # importing it takes as long as all the rest: commands do without
+    from langgraph.types import StateSnapshot
 
 INTERRUPT, ERROR = "__interrupt__", "__error__"
 """Channels of pending writes, as LangGraph names them (``langgraph._internal._constants``)."""
@@ -105,8 +107,8 @@ def _check_history(history: object) -> None:
         raise InvalidInputError(
             "history is read asynchronously: pass [one async for one in history]"
         )
-    single = (str, bytes, Mapping, StateSnapshot, CheckpointTuple)
-    if isinstance(history, single) or not isinstance(history, Iterable):
+    is_single = isinstance(history, (str, bytes, Mapping, CheckpointTuple)) or _is_snapshot(history)
+    if is_single or not isinstance(history, Iterable):
         raise InvalidInputError(f"history must be a list of snapshots, not {shown(history)}")
 
 
@@ -115,11 +117,17 @@ def _read(one: object) -> Checkpoint | None:
     with looking_at("history"):
         if isinstance(one, CheckpointTuple):
             return _of_tuple(one)
-        if isinstance(one, StateSnapshot):
+        if _is_snapshot(one):
             return None if _id_in(one.config) is None else _of_snapshot(one)
     raise InvalidInputError(
         f"history must hold StateSnapshots or CheckpointTuples, not {shown(one)}"
     )
+
+
+def _is_snapshot(one: object) -> TypeGuard[StateSnapshot]:
+    from langgraph.types import StateSnapshot
+
+    return isinstance(one, StateSnapshot)
 
 
 def _id_in(config: Mapping[str, Any] | None) -> str | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.types import StateSnapshot
 
 from mongomem.arguments import checked_number
 from mongomem.display.lane_drawings import ROW, colour_of, drawing, text_rail, width_of
@@ -13,6 +13,9 @@ from mongomem.display.lanes import Layout, layout_of
 from mongomem.display.markup import Html, cell, element, one_line, page
 from mongomem.display.results import Rendered, aligned
 from mongomem.display.thread_history import Change, Step, steps_of
+
+if TYPE_CHECKING:
+    from langgraph.types import StateSnapshot
 
 AMBER, RED = "#d97706", "#ef4444"
 """Of what a node asks, and of its errors."""

@@ -19,7 +19,7 @@ from mongomem.checkpoint.context import checked_keys
 from mongomem.checkpoint.documents.config import Identifier, identifier
 from mongomem.checkpoint.retention.policy import Retention
 from mongomem.checkpoint.saver import MongoSaver
-from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
+from mongomem.engine.client_context import ClientContext
 from mongomem.engine.commands import Plan
 from mongomem.engine.runners import begins_at_call
 from mongomem.errors import ConfigurationError, InvalidInputError, MongomemError, UsageError
@@ -147,7 +147,7 @@ class MongoMemory:
         uri: str,
         *,
         db_name: str | None = None,
-        open_timeout: float | None = OPEN_TIMEOUT,
+        open_timeout: float | NotProvided | None = NOT_PROVIDED,
         **options: Any,
     ) -> ClientContext[MongoMemory]:
         """Return something to enter, with ``with`` or ``async with``, that yields a memory and owns
@@ -158,7 +158,8 @@ class MongoMemory:
             db_name: The database. None: the one that the connection string names, else
                 ``mongomem``.
             open_timeout: How long entering waits for an answer of the servers, in seconds. None:
-                does not ask.
+                does not ask. Not given: as long as ``timeoutMS`` or ``serverSelectionTimeoutMS``
+                says, in the connection string or as an option of the client, else 5 s.
             **options: Those of `MongoMemory`; any other reaches the client.
         """
         return ClientContext.of(
@@ -171,7 +172,7 @@ class MongoMemory:
         uri: str,
         *,
         db_name: str | None = None,
-        open_timeout: float | None = OPEN_TIMEOUT,
+        open_timeout: float | NotProvided | None = NOT_PROVIDED,
         **options: Any,
     ) -> MongoMemory:
         """Return a memory that owns a ``MongoClient``, where no ``with`` spans notebook cells. End
@@ -191,7 +192,7 @@ class MongoMemory:
         uri: str,
         *,
         db_name: str | None = None,
-        open_timeout: float | None = OPEN_TIMEOUT,
+        open_timeout: float | NotProvided | None = NOT_PROVIDED,
         **options: Any,
     ) -> MongoMemory:
         """Return a memory that owns an ``AsyncMongoClient``. End with `aclose`."""

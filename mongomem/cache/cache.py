@@ -10,13 +10,14 @@ from typing import Any
 
 from langgraph.cache.base import BaseCache, FullKey, Namespace, ValueT
 from langgraph.checkpoint.serde.base import SerializerProtocol, maybe_add_typed_methods
+from langgraph.store.base import NOT_PROVIDED, NotProvided
 
 from mongomem.cache.context import POLICY, Context, options_for
 from mongomem.cache.plans import entries
 from mongomem.cache.plans.setup import setup
 from mongomem.checkpoint.serde.default import checked_serde
 from mongomem.checkpoint.serde.serializer import ValueSerializer
-from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
+from mongomem.engine.client_context import ClientContext
 from mongomem.engine.clock import utc_now
 from mongomem.engine.runners import Concerns, begins_at_call, runners_for
 from mongomem.schema.names import DEFAULT_PREFIX, checked_prefix
@@ -92,7 +93,7 @@ class MongoCache(BaseCache[ValueT]):
         uri: str,
         *,
         db_name: str | None = None,
-        open_timeout: float | None = OPEN_TIMEOUT,
+        open_timeout: float | NotProvided | None = NOT_PROVIDED,
         **options: Any,
     ) -> ClientContext[MongoCache[Any]]:
         """Return something to enter, with ``with`` or ``async with``, that yields a cache and owns
@@ -103,7 +104,8 @@ class MongoCache(BaseCache[ValueT]):
             db_name: The database. None: the one that the connection string names, else
                 ``mongomem``.
             open_timeout: How long entering waits for an answer of the servers, in seconds. None:
-                does not ask.
+                does not ask. Not given: as long as ``timeoutMS`` or ``serverSelectionTimeoutMS``
+                says, in the connection string or as an option of the client, else 5 s.
             **options: Those of `MongoCache`; any other reaches the client.
         """
         return ClientContext.of(cls, uri, open_timeout, {"db_name": db_name, **options})

@@ -54,7 +54,7 @@ from mongomem.checkpoint.serde.default import checked_allowlist, checked_serde
 from mongomem.checkpoint.serde.serializer import ValueSerializer
 from mongomem.checkpoint.serde.versions import Version, next_version
 from mongomem.checkpoint.thread_methods import ThreadMethods
-from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
+from mongomem.engine.client_context import ClientContext
 from mongomem.engine.clock import utc_now
 from mongomem.engine.commands import Plan
 from mongomem.engine.runners import Concerns, begins_at_call, runners_for
@@ -165,7 +165,7 @@ class MongoSaver(ThreadMethods):
         uri: str,
         *,
         db_name: str | None = None,
-        open_timeout: float | None = OPEN_TIMEOUT,
+        open_timeout: float | NotProvided | None = NOT_PROVIDED,
         **options: Any,
     ) -> ClientContext[MongoSaver]:
         """Return something to enter, with ``with`` or ``async with``, that yields a saver and owns
@@ -176,7 +176,8 @@ class MongoSaver(ThreadMethods):
             db_name: The database. None: the one that the connection string names, else
                 ``mongomem``.
             open_timeout: How long entering waits for an answer of the servers, in seconds. None:
-                does not ask.
+                does not ask. Not given: as long as ``timeoutMS`` or ``serverSelectionTimeoutMS``
+                says, in the connection string or as an option of the client, else 5 s.
             **options: Those of `MongoSaver`; any other reaches the client.
         """
         return ClientContext.of(cls, uri, open_timeout, {"db_name": db_name, **options})

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.store.base import BaseStore
+from langgraph.store.base import NOT_PROVIDED, BaseStore
 
 from mongomem.command_line.factories import import_modules, look_here, made
 from mongomem.command_line.refusals import Failure, Refusal, line_of
-from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
+from mongomem.engine.client_context import ClientContext
 from mongomem.errors import ConfigurationError, MongomemError, ServerUnavailableError
 from mongomem.migration.mongodb_items import ITEMS, MongoDBItems
 from mongomem.migration.mongodb_threads import CHECKPOINTS, WRITES, MongoDBThreads
@@ -130,12 +130,12 @@ def _threads_of(named: Named, uri: str) -> ClientContext[MongoDBThreads]:
         "checkpoints": named.checkpoints or CHECKPOINTS,
         "writes": named.writes or WRITES,
     }
-    return ClientContext.of(MongoDBThreads, uri, OPEN_TIMEOUT, options)
+    return ClientContext.of(MongoDBThreads, uri, NOT_PROVIDED, options)
 
 
 def _items_of(named: Named, uri: str) -> ClientContext[MongoDBItems]:
     options = {"db_name": named.from_db, "items": named.items or ITEMS}
-    return ClientContext.of(MongoDBItems, uri, OPEN_TIMEOUT, options)
+    return ClientContext.of(MongoDBItems, uri, NOT_PROVIDED, options)
 
 
 def _entered(stack: ExitStack, option: str, opening: ClientContext[T]) -> T:

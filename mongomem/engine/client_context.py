@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import pymongo
+from langgraph.store.base import NOT_PROVIDED, NotProvided
 from pymongo import AsyncMongoClient, MongoClient, ReadPreference
 from pymongo.errors import InvalidURI, OperationFailure, PyMongoError
 
@@ -89,7 +90,7 @@ class ClientContext(Guarded, Generic[T]):
         cls,
         made: Callable[..., T],
         uri: str,
-        open_timeout: float | None,
+        open_timeout: float | NotProvided | None,
         options: Mapping[str, Any],
         beneath: Mapping[str, Callable[..., Any]] | None = None,
     ) -> ClientContext[T]:
@@ -100,7 +101,7 @@ class ClientContext(Guarded, Generic[T]):
             made: The class.
             uri: The connection string.
             open_timeout: How long entering waits for an answer of the servers, in seconds; None:
-                does not ask.
+                does not ask; `NOT_PROVIDED`: as long as the client, see `Connection.wait`.
             options: Those of the class and of the client.
             beneath: By the options of the class that hold options of another one, that.
         """
@@ -197,7 +198,10 @@ class ClientContext(Guarded, Generic[T]):
 
 
 OPEN_TIMEOUT = 5.0
-"""How long entering waits for an answer of the servers, in seconds."""
+"""How long entering waits for an answer of the servers where nobody says it, in seconds."""
+
+SHORTEST_TIMEOUT = 0.001
+"""In seconds: to PyMongo, 0 is no bound."""
 
 LONGEST_TIMEOUT = 86_400.0
 
@@ -221,7 +225,8 @@ class Connection:
         name: What is opened, as the user wrote it, for messages: ``"MongoSaver"``.
         uri: The connection string.
         client_options: Keyword arguments for the client.
-        open_timeout: How long to wait for an answer, in seconds. None: do not ask.
+        open_timeout: How long to wait for an answer, in seconds. None: do not ask. `NOT_PROVIDED`:
+            see `wait`.
         own: The options of what is opened, and of what those hold options of.
         beneath: By the names of options that hold options, those.
     """
@@ -229,7 +234,7 @@ class Connection:
     name: str
     uri: Any = field(repr=False)
     client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    open_timeout: float | None = OPEN_TIMEOUT
+    open_timeout: float | NotProvided | None = NOT_PROVIDED
     own: Iterable[str] = ()
     beneath: Mapping[str, Iterable[str]] = field(default_factory=dict)
 
@@ -262,6 +267,21 @@ class Connection:
         introductions.of(client)
         return client
 
+    def wait(self, client: Any) -> float | None:
+        """Return how long to wait for an answer, in seconds; None: do not ask.
+
+        Where `open_timeout` does not say it, the client does: by ``timeoutMS``, else by
+        ``serverSelectionTimeoutMS``, if the connection string or an option of the client has it.
+        """
+        if not isinstance(self.open_timeout, NotProvided):
+            return self.open_timeout
+        given = {name.lower() for name in (*_options_in(self.uri), *self.client_options)}
+        if "timeoutms" in given and client.options.timeout:
+            return float(client.options.timeout)
+        if "serverselectiontimeoutms" in given:
+            return max(float(client.options.server_selection_timeout), SHORTEST_TIMEOUT)
+        return OPEN_TIMEOUT
+
     def ask(self, client: Any) -> None:
         """Ask a ``MongoClient`` whether its servers are there.
 
@@ -269,19 +289,19 @@ class Connection:
             ServerUnavailableError: None of them answers in time.
             ConfigurationError: They refuse the user or the password.
         """
-        if self.open_timeout is not None:
-            with self._explained(client), pymongo.timeout(self.open_timeout):
+        if (wait := self.wait(client)) is not None:
+            with self._explained(client, wait), pymongo.timeout(wait):
                 client.admin.command(QUESTION, read_preference=ReadPreference.NEAREST)
 
     async def aask(self, client: Any) -> None:
         """Ask an ``AsyncMongoClient``, which from then on belongs to this loop. See `ask`."""
-        if self.open_timeout is not None:
-            with self._explained(client), pymongo.timeout(self.open_timeout):
+        if (wait := self.wait(client)) is not None:
+            with self._explained(client, wait), pymongo.timeout(wait):
                 await client.admin.command(QUESTION, read_preference=ReadPreference.NEAREST)
         loops_of_clients.of(client).enter()
 
     @contextmanager
-    def _explained(self, client: Any) -> Iterator[None]:
+    def _explained(self, client: Any, wait: float) -> Iterator[None]:
         try:
             yield
         except OperationFailure as error:
@@ -291,7 +311,7 @@ class Connection:
             ) from None
         except PyMongoError as error:
             raise ServerUnavailableError(
-                f"{self.name}: no MongoDB server answers within {self.open_timeout:g} s. "
+                f"{self.name}: no MongoDB server answers within {wait:g} s. "
                 f"{_reasons(client, error)} Is it started, and is the connection string right? "
                 "open_timeout= says how long to wait (None: do not ask)."
             ) from None
@@ -315,7 +335,7 @@ class Connection:
 
 
 def _check_timeout(timeout: object) -> None:
-    if timeout is None:
+    if timeout is None or isinstance(timeout, NotProvided):
         return
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if not is_number or not 0 < cast("float", timeout) <= LONGEST_TIMEOUT:  # which NaN is not
@@ -330,6 +350,11 @@ def _without_quotations(error: Exception) -> str:
     database.
     """
     return re.sub(r"""(?<!\w)(["']).*\1""", "...", str(error)).rstrip(".")
+
+
+def _options_in(uri: str) -> list[str]:
+    """Return the names of the options that a connection string has."""
+    return re.findall(r"[?&;](\w+)=", uri)
 
 
 def _hosts(client: Any) -> list[str]:

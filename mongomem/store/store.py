@@ -21,7 +21,7 @@ from langgraph.store.base import (
     TTLConfig,
 )
 
-from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
+from mongomem.engine.client_context import ClientContext
 from mongomem.engine.clock import utc_now
 from mongomem.engine.commands import Plan
 from mongomem.engine.request_batcher import RequestBatcher
@@ -127,7 +127,7 @@ class MongoStore(NamespaceMethods):
         uri: str,
         *,
         db_name: str | None = None,
-        open_timeout: float | None = OPEN_TIMEOUT,
+        open_timeout: float | NotProvided | None = NOT_PROVIDED,
         **options: Any,
     ) -> ClientContext[MongoStore]:
         """Return something to enter, with ``with`` or ``async with``, that yields a store and owns
@@ -138,7 +138,8 @@ class MongoStore(NamespaceMethods):
             db_name: The database. None: the one that the connection string names, else
                 ``mongomem``.
             open_timeout: How long entering waits for an answer of the servers, in seconds. None:
-                does not ask.
+                does not ask. Not given: as long as ``timeoutMS`` or ``serverSelectionTimeoutMS``
+                says, in the connection string or as an option of the client, else 5 s.
             **options: Those of `MongoStore`; any other reaches the client.
         """
         return ClientContext.of(cls, uri, open_timeout, {"db_name": db_name, **options})

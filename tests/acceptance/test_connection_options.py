@@ -15,7 +15,14 @@ from pymongo import AsyncMongoClient, MongoClient
 from pymongo.monitoring import CommandListener
 
 import mongomem
-from mongomem import ConfigurationError, MongoMemory, MongoSaver, MongoStore, ServerUnavailableError
+from mongomem import (
+    ConfigurationError,
+    MongoCache,
+    MongoMemory,
+    MongoSaver,
+    MongoStore,
+    ServerUnavailableError,
+)
 from mongomem.arguments import shown
 from mongomem.engine.client_context import Connection
 from mongomem.engine.clients import database_name_of
@@ -174,6 +181,47 @@ async def test_connecting_says_the_same(closed_port: int) -> None:
         MongoMemory.connect(uri, open_timeout=0.5)
     with pytest.raises(ServerUnavailableError, match="open_timeout= says how long to wait"):
         await MongoMemory.aconnect(uri, open_timeout=0.5)
+
+
+WAITS: dict[str, tuple[str, dict[str, Any], float | None]] = {
+    "nobody says it": ("?appName=a", {}, 5),
+    "the connection string": ("?appName=a&serverSelectionTimeoutMS=300", {}, 0.3),
+    "in other letters": ("?serverselectiontimeoutms=300", {}, 0.3),
+    "longer than by default": ("?serverSelectionTimeoutMS=30000", {}, 30),
+    "an option of the client": (
+        "?serverSelectionTimeoutMS=9",
+        {"serverSelectionTimeoutMS": 300},
+        0.3,
+    ),
+    "what bounds every operation": ("?timeoutMS=300&serverSelectionTimeoutMS=9000", {}, 0.3),
+    "no bound of operations": ("?timeoutMS=0&serverSelectionTimeoutMS=300", {}, 0.3),
+    "not at all": ("?serverSelectionTimeoutMS=0", {}, 0.001),
+    "given beside it": (
+        "?serverSelectionTimeoutMS=9000&timeoutMS=9000",
+        {"open_timeout": 0.3},
+        0.3,
+    ),
+    "not asked": ("?serverSelectionTimeoutMS=9000", {"open_timeout": None}, None),
+}
+
+
+@pytest.mark.parametrize("case", WAITS)
+def test_entering_waits_as_long_as_the_user_says(case: str) -> None:
+    query, options, seconds = WAITS[case]
+    connection = MongoMemory.from_conn_string(
+        f"mongodb://127.0.0.1:1/{query}", connect=False, **options
+    )._connection
+    client = connection.make(MongoClient)
+    assert connection.wait(client) == seconds
+    client.close()
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("opened", [*EVERYTHING, MongoCache])
+async def test_a_connection_string_says_how_long(kind: str, opened: Any, closed_port: int) -> None:
+    uri = f"mongodb://127.0.0.1:{closed_port}/?serverSelectionTimeoutMS=300"
+    with pytest.raises(ServerUnavailableError, match=r"no MongoDB server answers within 0\.3 s\."):
+        await enter(opened.from_conn_string(uri), kind)
 
 
 async def test_a_server_that_accepts_and_says_nothing_is_waited_for_no_longer(

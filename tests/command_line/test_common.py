@@ -14,7 +14,6 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from pymongo import MongoClient
 
 from mongomem import LocalServer, MongoMemory, MongoSaver
-from mongomem.command_line import database
 from mongomem.command_line.application import COMMANDS
 from support.command_line import command, lines_of, mongomem, printed_json
 from support.migrations import chat, config_of
@@ -67,22 +66,13 @@ NO_SERVER = (
 )
 
 
-def short(*_: object, **options: object) -> object:
-    return MongoMemory.from_conn_string(*_, **{**options, "open_timeout": 0.5})  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("asked", [*READING, "stats"])
 def test_no_server_is_one_line(
     asked: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Quick(MongoMemory):
-        from_conn_string = staticmethod(short)  # type: ignore[assignment]
-
-    monkeypatch.setattr(database, "MongoMemory", Quick)
-    uri = ["--uri", "mongodb://ada:secret@127.0.0.1:1"]
+    uri = ["--uri", "mongodb://ada:secret@127.0.0.1:1/?serverSelectionTimeoutMS=500"]
     assert lines_of(capsys, tmp_path, *asked.split(), *uri) == (1, "", NO_SERVER)
     code, out, error = lines_of(capsys, tmp_path, *asked.split(), *uri, "--json")
     told = json.loads(out)
@@ -140,6 +130,49 @@ def test_wrong_usage_is_one_line(
     found, out, error = lines_of(capsys, tmp_path, *asked.split())
     assert (found, out, error.count("\n")) == (code, "", 1)
     assert error.startswith(f"mongomem: {line}")
+
+
+@pytest.mark.parametrize("depth", [90, 200, 900, 100_000])
+def test_a_filter_that_is_nested_deeply(
+    depth: int,
+    shared_database: str,
+    mongo_uri: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with MongoMemory.connect(mongo_uri, db_name=shared_database) as memory:
+        chat(memory.saver).invoke({"messages": [HumanMessage("Hello")]}, config_of("t"))
+        memory.store.put(("ada",), "k", {"n": 1})
+    nested = "[" * depth + "]" * depth
+    for name in ("threads", "memories"):
+        asked = [name, "--filter", f"key={nested}", "--uri", mongo_uri, "--db", shared_database]
+        code, out, error = lines_of(capsys, tmp_path, *asked)
+        assert code in (0, 2)
+        assert (code == 0) == (error == "")
+        assert (code == 0) == (out.startswith("no "))
+        assert len(error.splitlines()) == (code == 2)
+        assert len(error) < 200
+    if depth == 100_000:
+        assert error == "mongomem: --filter: the value of 'key' is nested too deeply\n"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "threads --limit",
+        "memories --offset",
+        "namespaces --max-depth",
+        "stats --largest",
+        "history t --limit",
+    ],
+)
+def test_numbers_that_no_server_counts_to(
+    asked: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, error = lines_of(capsys, tmp_path, *asked.split(), "1" + "0" * 20, "--uri", "x")
+    assert (code, out, error.count("\n")) == (2, "", 1)
+    assert error.startswith(f"mongomem: Invalid value for '{asked.split()[-1]}': ")
+    assert "2147483647" in error
 
 
 def test_a_database_without_our_collections(

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import IO, Any
 
 from mongomem.arguments import shown
-from mongomem.backup.lines import FORMAT, VERSION, encoded
+from mongomem.backup.lines import FORMAT, VERSION, encoded, index_in
 from mongomem.backup.page_sizes import page_size
 from mongomem.backup.selection import Selection
 from mongomem.checkpoint.context import Context
@@ -18,6 +18,8 @@ from mongomem.memory import MongoMemory
 from mongomem.migration.parts import LeftOut
 from mongomem.migration.report import Named
 from mongomem.store.documents.namespace import Namespace
+from mongomem.store.plans.setup import stored_config
+from mongomem.transfer.json_parts import Part
 from mongomem.transfer.memories import ItemPage, item_page
 from mongomem.transfer.thread_export import (
     PAGE_SIZE,
@@ -84,14 +86,25 @@ class Export:
             ThreadNotFoundError: A thread that is named is not there.
         """
         self.selection.check(self.memory)
-        made = self.memory.saver._context().now().isoformat()
-        self._write({"format": FORMAT, "version": VERSION, "exported_at": made})
+        self._write(self._head())
         for thread_id in self.selection.thread_ids(self.memory):
             self._thread(thread_id)
         self.report.left_out.add(self._undecided())
         for namespace in self.selection.all_namespaces(self.memory):
             self._items(namespace)
         self._write({"end": self.report.counts()})
+
+    def _head(self) -> dict[str, Any]:
+        """Return the first line: what the file is, and how its items were embedded."""
+        made = self.memory.saver._context().now().isoformat()
+        run, context = self.memory.store._runners.run, self.memory.store._context()
+        settings = {"index": run(stored_config(context))}
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "exported_at": made,
+            "index": index_in(Part(settings, "settings")),
+        }
 
     def _undecided(self) -> Iterator[LeftOut]:
         """Name the threads of which it is not certain whether they are of a user."""

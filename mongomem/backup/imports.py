@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from mongomem.arguments import shown
 from mongomem.backup.given_lines import thread_lines
-from mongomem.backup.lines import Line, read_lines
+from mongomem.backup.lines import Line, index_in, read_head, read_lines
 from mongomem.backup.page_sizes import PAGE_BYTES
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.plans.setup import ensure_setup
@@ -23,7 +23,14 @@ from mongomem.migration.parts import LeftOut
 from mongomem.migration.report import Count, Named
 from mongomem.store.context import Context as StoreContext
 from mongomem.transfer.given_thread import GivenThread
-from mongomem.transfer.memories import PAGE_SIZE, GivenItem, import_items, unchanged_ids
+from mongomem.transfer.memories import (
+    PAGE_SIZE,
+    GivenItem,
+    import_items,
+    newest_of,
+    unchanged_ids,
+    without_vectors,
+)
 from mongomem.transfer.stored_thread import Stored, stored_parts
 from mongomem.transfer.thread_export import living_document
 from mongomem.transfer.thread_import import check_thread, import_thread
@@ -43,12 +50,18 @@ class ImportReport:
         checkpoints: Their checkpoints.
         items: The items. One that is there and was updated later counts as there.
         left_out: The threads that were not stored.
+        without_vectors: How many of the items that were stored had vectors where they come from,
+            and have none now, since the store has no index.
+        index: How they were embedded there: model, dims, fields, metric, analyser. None where they
+            were not, or the file does not say it.
     """
 
     threads: int = 0
     checkpoints: Count = field(default_factory=Count)
     items: Count = field(default_factory=Count)
     left_out: Named = field(default_factory=Named)
+    without_vectors: int = 0
+    index: dict[str, Any] | None = None
 
     def json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -84,6 +97,7 @@ class Import:
                 line.
         """
         try:
+            self.report.index = index_in(read_head(self.file))
             self._take_all(read_lines(self.file))
         except InvalidInputError:
             self._store_items()
@@ -161,19 +175,21 @@ class Import:
         given, self._items, self._bytes = self._items, [], 0
         if not given:
             return
-        stored = self.memory.store._runners.run(store_items(self.memory.store._context(), given))
+        run, context = self.memory.store._runners.run, self.memory.store._context()
+        stored = run(store_items(context, given))
         items = self.report.items
         items.found += len(given)
-        items.copied += stored
-        items.present += len(given) - stored
+        items.copied += len(stored)
+        items.present += len(given) - len(stored)
+        self.report.without_vectors += without_vectors(context, stored)
         self.tell()
 
 
-async def store_items(context: StoreContext, given: Sequence[GivenItem]) -> int:
-    """Store the items that are not there as they are given; return how many."""
-    unchanged = await unchanged_ids(context, given)
-    due = [one for one in given if one.id not in unchanged]
-    return await import_items(context, due) if due else 0
+async def store_items(context: StoreContext, given: Sequence[GivenItem]) -> list[GivenItem]:
+    """Store the items that are not there as they are given; return those that were stored."""
+    newest = newest_of(given)
+    unchanged = await unchanged_ids(context, newest)
+    return await import_items(context, [one for one in newest if one.id not in unchanged])
 
 
 async def import_checked(context: Context, thread: GivenThread, stored: Stored) -> None:

@@ -45,12 +45,11 @@ def encoded(value: Mapping[str, Any]) -> bytes:
 
 
 def read_lines(file: IO[bytes]) -> Iterator[Line]:
-    """Read the lines of a file, behind the first, which says what it is.
+    """Read the lines of a file behind the first.
 
     Raises:
         InvalidInputError: One is none of such a file. Names its number.
     """
-    _check_first(_read(file, 1))
     number = 2
     while text := _read(file, number):
         yield parsed(text, number)
@@ -93,12 +92,13 @@ def _json(text: bytes, number: int) -> Part:
         raise InvalidInputError(f"line {number} is no JSON ({error}){cut}") from error
 
 
-def _check_first(text: bytes) -> None:
-    """Refuse a file of another format or version.
+def read_head(file: IO[bytes]) -> Part:
+    """Read the first line of a file, which says what it is.
 
     Raises:
-        InvalidInputError: It is one.
+        InvalidInputError: The file is of another format or version.
     """
+    text = _read(file, 1)
     if not text:
         raise InvalidInputError("the file is empty: it is no file that mongomem export has written")
     whole = _json(text, 1)
@@ -107,3 +107,21 @@ def _check_first(text: bytes) -> None:
     version = whole.member("version")
     if version.number(1) != VERSION:
         raise version.wrong(f"{VERSION}, as this mongomem reads it (a newer one may have made it)")
+    return whole
+
+
+def index_in(head: Part) -> dict[str, Any] | None:
+    """Return how items were embedded, as the first line says it: model, dims, fields, metric and
+    analyser. None where it says nothing of the kind: it is told to people, and decides nothing.
+    """
+    try:
+        index = head.member("index")
+        return {
+            "model": index.member("model").text(),
+            "dims": index.member("dims").number(0),
+            "fields": index.member("fields").texts(),
+            "metric": index.member("metric").text(),
+            "analyser": None if (told := index.optional("analyser")) is None else told.text(),
+        }
+    except InvalidInputError:
+        return None

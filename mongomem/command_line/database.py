@@ -36,6 +36,9 @@ from mongomem.schema.names import DEFAULT_PREFIX
 KEY_VARIABLE = "LANGGRAPH_AES_KEY"
 """Where LangGraph's ``EncryptedSerializer.from_pycryptodome_aes`` finds its key."""
 
+WHOLE_VALUE = "$"
+"""The path of the whole value of an item."""
+
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
@@ -114,7 +117,7 @@ class IndexOptions:
             raise Refusal(
                 "--embed and --dims name an index together, such as --embed local --dims 256"
             )
-        return {"embed": self.embed, "dims": self.dims, "fields": self.field or ["$"]}
+        return {"embed": self.embed, "dims": self.dims, "fields": self.field or [WHOLE_VALUE]}
 
 
 def open_memory(

@@ -57,7 +57,7 @@ class ItemCopies:
         due = [one for one in given if one.id not in unchanged]
         self.report.items.present += len(given) - len(due)
         if not self.dry_run and due:
-            stored = run(import_items(context, due))
+            stored = len(run(import_items(context, due)))
             self.report.items.copied += stored
             self.report.items.present += len(due) - stored
 

@@ -28,6 +28,7 @@ The document, version 1. Fields in brackets are there only where they say someth
         key, value              the value as JSON, as well as it can say it
         [encoded]               the value where JSON cannot say it exactly
         created_at, updated_at, [ttl_minutes], [index]
+        [embedded]              true where the item had vectors, which are not in the document
     undecided                   ids of threads that do not say whose they are, or of which no
                                 checkpoint can be read
 

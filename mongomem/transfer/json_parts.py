@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
-from mongomem.arguments import checked_text, shown
+from mongomem.arguments import checked_flag, checked_text, shown
 from mongomem.checkpoint.documents.config import identifier
 from mongomem.checkpoint.serde.place_digest import BEGAN, MILLISECOND
 from mongomem.errors import InvalidInputError, MongomemError
@@ -59,6 +59,10 @@ class Part:
         if type(number) is not int or not least <= number < 2**63:
             raise self.wrong(f"a whole number from {least} on")
         return number
+
+    def flag(self) -> bool:
+        """Return true or false."""
+        return self.checked(lambda: checked_flag(self.place, self.value), "true or false")
 
     def time(self) -> datetime:
         """Return a time, in UTC."""

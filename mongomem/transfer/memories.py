@@ -19,7 +19,7 @@ from mongomem.engine.commands import (
     slices,
 )
 from mongomem.store.context import Context
-from mongomem.store.documents.item import BY_ID, ITEM_FIELDS
+from mongomem.store.documents.item import BY_ID, ITEM_FIELDS, entries_in
 from mongomem.store.documents.namespace import Namespace, id_range, item_id, path_of
 from mongomem.store.documents.ops import group_ops
 from mongomem.store.documents.stored_item import StoredItem, sound_items
@@ -81,22 +81,22 @@ async def item_page(
         limit: How many are read at most.
     """
     condition: Document = {**id_range(namespace), **({} if after is None else {"$gt": after})}
-    shown = {**ITEM_FIELDS, "index_fields": 1}
+    shown = {**ITEM_FIELDS, "index_fields": 1, "vectors.path": 1}
     page = await Find(
         context.items, {"_id": condition}, shown, sort=[("_id", 1)], limit=limit, hint=BY_ID
     )
     sound = sound_items(page, context.damage)
-    chosen, now = {one["_id"]: one.get("index_fields") for one in page}, context.now()
+    documents, now = {one["_id"]: one for one in page}, context.now()
     items = [
-        _item_json(stored, chosen[stored.id], depth)
+        _item_json(stored, documents[stored.id], depth)
         for stored in sound
         if not context.expiry.has_expired(stored.expires_at, now)
     ]
-    damaged = sorted(chosen.keys() - {stored.id for stored in sound})
+    damaged = sorted(documents.keys() - {stored.id for stored in sound})
     return ItemPage(items, damaged, page[-1]["_id"] if len(page) == limit else None)
 
 
-def _item_json(stored: StoredItem, index: object, depth: int) -> dict[str, Any]:
+def _item_json(stored: StoredItem, document: Document, depth: int) -> dict[str, Any]:
     made: dict[str, Any] = {
         "namespace": [*stored.namespace[depth:]],
         "key": stored.fields["key"],
@@ -107,7 +107,8 @@ def _item_json(stored: StoredItem, index: object, depth: int) -> dict[str, Any]:
     optional = {
         "encoded": _exact(stored.value),
         "ttl_minutes": stored.ttl_minutes,
-        "index": index,
+        "index": document.get("index_fields"),
+        "embedded": True if entries_in(document) else None,
     }
     return made | {name: one for name, one in optional.items() if one is not None}
 
@@ -149,11 +150,19 @@ def _readable(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class GivenItem:
-    """An item with its times, checked."""
+    """An item with its times, checked.
+
+    Attributes:
+        op: What puts it.
+        created_at: When it was stored first.
+        updated_at: When it was stored last.
+        was_embedded: Whether it had vectors where it comes from.
+    """
 
     op: PutOp
     created_at: datetime
     updated_at: datetime
+    was_embedded: bool = False
 
     @classmethod
     def of(cls, part: Part, namespace: Namespace, now: datetime) -> GivenItem:
@@ -167,8 +176,11 @@ class GivenItem:
             group_ops([op], None)
         except Exception as error:
             raise part.named(error) from error
-        times = (part.member(name).past_time(now) for name in ("created_at", "updated_at"))
-        return cls(op, *times)
+        created, updated = (
+            part.member(name).past_time(now) for name in ("created_at", "updated_at")
+        )
+        embedded = part.optional("embedded")
+        return cls(op, created, updated, embedded is not None and embedded.flag())
 
     @property
     def id(self) -> str:
@@ -208,27 +220,45 @@ def _value(part: Part) -> dict[str, Any]:
 
 
 def given_items(parts: Iterable[Part], namespace: Namespace, now: datetime) -> list[GivenItem]:
-    """Check the items of a document that is imported, for a namespace.
+    """Check the items of a document that is imported, for a namespace; return each once.
 
     Raises:
         InvalidInputError: One cannot be stored. Names it.
     """
-    return [GivenItem.of(part, namespace, now) for part in parts]
+    return newest_of([GivenItem.of(part, namespace, now) for part in parts])
 
 
-async def import_items(context: Context, items: Sequence[GivenItem]) -> int:
-    """Store items with the times that they had; return how many. One that is there is replaced,
-    unless it was updated later. An item that expires lives its time from now on.
+def newest_of(given: Iterable[GivenItem]) -> list[GivenItem]:
+    """Return each item once: of several the one that was updated last, and of those the last one.
+    An item that is there already is replaced by the same rule, see `import_items`.
     """
-    stored = 0
+    newest: dict[str, GivenItem] = {}
+    for one in given:
+        before = newest.get(one.id)
+        if before is None or _cut(before.updated_at) <= one.updated_at:
+            newest[one.id] = one
+    return [*newest.values()]
+
+
+async def import_items(context: Context, items: Sequence[GivenItem]) -> list[GivenItem]:
+    """Store items with the times that they had, each of them once; return those that were stored.
+    One that is there is replaced, unless it was updated later. An item that expires lives its time
+    from now on.
+    """
+    stored: list[GivenItem] = []
     for page in slices(items, PAGE_SIZE):
         newer = await _newer(context, page)
         due = [one for one in page if one.id not in newer]
         if due:
             await batch(context, [one.op for one in due])
             await BulkWrite(context.items, [one.times() for one in due], ordered=False)
-        stored += len(due)
+        stored += due
     return stored
+
+
+def without_vectors(context: Context, stored: Iterable[GivenItem]) -> int:
+    """Count the items that had vectors where they come from, and have none here."""
+    return 0 if context.indexing is not None else sum(one.was_embedded for one in stored)
 
 
 async def _newer(context: Context, given: Sequence[GivenItem]) -> set[str]:

@@ -17,7 +17,13 @@ from mongomem.store.context import Context as StoreContext
 from mongomem.store.documents.value import plain
 from mongomem.transfer.given_thread import GivenThread
 from mongomem.transfer.json_parts import Part
-from mongomem.transfer.memories import GivenItem, export_items, given_items, import_items
+from mongomem.transfer.memories import (
+    GivenItem,
+    export_items,
+    given_items,
+    import_items,
+    without_vectors,
+)
 from mongomem.transfer.thread_export import export_thread, living_document
 from mongomem.transfer.thread_import import check_thread, import_thread
 from mongomem.user_data import threads_of
@@ -56,11 +62,14 @@ class Imported:
             were there.
         memories: How many memories were stored, also those that were there and are the same; not
             those that are newer than the document's.
+        without_vectors: How many of those had vectors where they come from, and have none now: the
+            store has no index. ``MongoStore.reindex`` of one that has makes them.
     """
 
     user_id: str
     threads: list[str]
     memories: int
+    without_vectors: int = 0
 
 
 async def export_json(whose: Whose) -> str:
@@ -146,7 +155,8 @@ async def import_json(data: object, whose_of: Callable[[str], Whose]) -> Importe
     for thread in given.threads:
         await import_thread(whose.saver, thread, whose.owner(), given.there.get(thread.thread_id))
     stored = await import_items(whose.store, given.items)
-    return Imported(whose.user_id, [thread.thread_id for thread in given.threads], stored)
+    ids = [thread.thread_id for thread in given.threads]
+    return Imported(whose.user_id, ids, len(stored), without_vectors(whose.store, stored))
 
 
 @dataclass(frozen=True, slots=True)

@@ -324,3 +324,30 @@ def test_what_an_export_made_may_repeat_itself() -> None:
     put(here, a=b"\x00" * 3_000_000, b=b"\x00" * 3_000_000)
     there.import_user(exported(here))
     assert exported(there)["threads"] == exported(here)["threads"]
+
+
+def test_of_a_memory_that_is_there_twice_the_newest_is_stored() -> None:
+    here, there, _ = memories()
+    here.user("ada").remember("I live in Lisbon.", key="home")
+    document = exported(here)
+    (one,) = document["memories"]
+    newer = datetime.fromisoformat(one["updated_at"]) + timedelta(seconds=1)
+    moved = {**one, "value": {"text": "I live in Porto."}, "updated_at": newer.isoformat()}
+    for given in ([one, moved], [moved, one]):
+        assert there.import_user({**document, "memories": given}).memories == 1
+        assert [item.value["text"] for item in there.user("ada").recall()] == ["I live in Porto."]
+        there.erase_user("ada")
+
+
+def test_memories_that_lose_their_vectors_are_counted() -> None:
+    index: Any = {"embed": lambda texts: [[1.0, 2.0] for _ in texts], "dims": 2, "model": "m"}
+    here, there, _ = memories(index=index)
+    here.user("ada").remember("I live in Lisbon.", key="home")
+    here.user("ada").update_profile({"name": "Ada"})
+    document = exported(here)
+    assert there.import_user(document).without_vectors == 0
+    plain = MongoMemory(mongomock.MongoClient(), "plain")
+    assert plain.import_user(document).without_vectors == 1
+    document["memories"][0]["embedded"] = "yes"
+    with pytest.raises(InvalidInputError, match=r"embedded must be true or false, not 'yes'"):
+        plain.import_user(document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from pymongo import MongoClient
 
 from mongomem import MongoMemory, ThreadNotFoundError
 from mongomem.backup import page_sizes
+from mongomem.backup.lines import encoded
 from mongomem.backup.selection import Selection
 from support.backups import exported, imported, items_of, lines_in, threads_of
 from support.migrations import GRAPHS, assert_same_threads, config_of
@@ -162,3 +164,83 @@ def test_what_is_damaged_is_named(source: MongoMemory, mongo_client: MongoClient
     assert named["thread 'chat'"] == "1 of 6 checkpoints cannot be read"
     assert told.threads == 7
     assert not any("nested" in str(line.get("thread")) for line in lines_in(data))
+
+
+def item_line(key: str, text: str, minute: int = 0) -> dict[str, Any]:
+    time = f"2024-05-01T10:{minute:02}:00+00:00"
+    value = {"text": text}
+    item = {"namespace": ["ada"], "key": key, "value": value, "created_at": time}
+    return {"item": {**item, "updated_at": time}}
+
+
+TWICE = {
+    "the later line is newer": (1, 2, "second"),
+    "the later line is older": (2, 1, "first"),
+    "of the same time": (1, 1, "second"),
+}
+
+
+@pytest.mark.parametrize("between", [0, 150])
+@pytest.mark.parametrize("case", TWICE)
+def test_of_an_item_that_is_there_twice_the_newest_is_stored(
+    case: str, between: int, mongo_client: MongoClient, target: str
+) -> None:
+    """In one page, and pages apart; and the same again where it is imported again."""
+    first, second, kept = TWICE[case]
+    head = {"format": "mongomem.lines", "version": 1, "exported_at": "2024-05-01T11:00:00+00:00"}
+    lines = [
+        head,
+        item_line("twice", "first", first),
+        *(item_line(f"k{number}", "x") for number in range(between)),
+        item_line("twice", "second", second),
+        {"end": {"threads": 0, "checkpoints": 0, "items": between + 2}},
+    ]
+    data = b"".join(encoded(one) for one in lines)
+    new = MongoMemory(mongo_client, target)
+    for _ in range(2):
+        report = imported(new, data)
+        assert report.items.found == report.items.copied + report.items.present == between + 2
+        item = new.store.get(("ada",), "twice")
+        assert item is not None
+        assert item.value == {"text": kept}
+        assert item.updated_at.minute == max(first, second)
+
+
+def test_vectors_that_are_lost_are_counted(
+    mongo_client: MongoClient, database_name: str, target: str
+) -> None:
+    index: Any = {"embed": lambda texts: [[1.0, 2.0] for _ in texts], "dims": 2, "model": "m"}
+    source = MongoMemory(mongo_client, database_name, index=index)
+    for key, choice in (("a", None), ("b", False), ("c", None)):
+        source.store.put(("ada",), key, {"text": key}, index=choice)
+    data, _ = exported(source)
+    head, first, *_ = (json.loads(line) for line in data.splitlines())
+    assert (head["index"]["model"], head["index"]["dims"]) == ("m", 2)
+    assert first["item"]["embedded"] is True
+    assert [one["item"].get("embedded") for one in lines_in(data)[:-1]] == [True, None, True]
+    new = MongoMemory(mongo_client, target)
+    report = imported(new, data)
+    assert (report.without_vectors, report.index) == (2, head["index"])
+    assert imported(new, data).without_vectors == 0
+    new.store.delete_namespace(("ada",))
+    assert imported(MongoMemory(mongo_client, target, index=index), data).without_vectors == 0
+    assert [one.score for one in source.store.search(("ada",), query="a")][:2] == [
+        one.score
+        for one in MongoMemory(mongo_client, target, index=index).store.search(("ada",), query="a")
+    ][:2]
+
+
+def test_a_first_line_that_says_nothing_of_the_index(
+    source: MongoMemory, mongo_client: MongoClient, database_name: str, target: str
+) -> None:
+    """As files of before have it, and those of a store whose settings are damaged."""
+    settings = mongo_client[database_name]["mongomem_store_settings"]
+    settings.insert_one({"_id": "index", "model": 7, "dims": b"x"})
+    data, _ = exported(source)
+    head = json.loads(data.splitlines()[0])
+    assert head.pop("index") is None
+    assert imported(MongoMemory(mongo_client, target), data).index is None
+    _, rest = data.split(b"\n", 1)
+    for given in (head, {**head, "index": []}, {**head, "index": {"model": "m", "dims": -1}}):
+        report = imported(MongoMemory(mongo_client, target), encoded(given) + rest)
+        assert (report.index, report.without_vectors) == (None, 0)

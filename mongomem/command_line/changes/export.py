@@ -59,7 +59,7 @@ def export(
         return
     path = Path(file)
     _check(run, path, yes=yes)
-    answer = ExportAnswer(Exported(), path)
+    answer = ExportAnswer(Exported(), path, is_part=not selection.is_everything)
     with _replaced(path.resolve()) as opened:
         _write(memory, opened, selection, answer.report)
     run.answer = answer
@@ -130,10 +130,17 @@ def _counts(report: Exported) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExportAnswer:
-    """What was written, and where."""
+    """What was written, and where.
+
+    Attributes:
+        report: What was written.
+        path: Where.
+        is_part: Whether only what is named was to be written.
+    """
 
     report: Exported
     path: Path
+    is_part: bool
 
     @property
     def exit_code(self) -> int:
@@ -144,4 +151,9 @@ class ExportAnswer:
 
     def text(self) -> Iterator[str]:
         yield f"exported {_counts(self.report)}"
+        if self.is_part and not (self.report.threads or self.report.items):
+            yield (
+                "nothing is there of what is named: mongomem threads and mongomem namespaces list "
+                "what is; --user takes the id of a user, with dots too"
+            )
         yield from left_out_lines(self.report.left_out)

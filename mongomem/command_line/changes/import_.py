@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import join
 from typing import IO, Annotated, Any
 
 import typer
@@ -14,13 +15,14 @@ import typer
 from mongomem.arguments import shown
 from mongomem.backup.imports import Import, ImportReport
 from mongomem.command_line.changes.export import PIPE
-from mongomem.command_line.changes.questions import left_out_lines
+from mongomem.command_line.changes.questions import counted, left_out_lines
 from mongomem.command_line.command import Run, command
-from mongomem.command_line.database import IndexOptions
+from mongomem.command_line.database import WHOLE_VALUE, IndexOptions
 from mongomem.command_line.printout import progress
 from mongomem.command_line.refusals import DONE, FAILED, GOES_ON, Failure, Refusal
 from mongomem.errors import InvalidInputError
 from mongomem.inspection.inspector import Inspector
+from mongomem.inspection.memories import index_config
 from mongomem.memory import MongoMemory
 from mongomem.migration.report import Count
 
@@ -39,13 +41,19 @@ def import_(
     """
     opened = _opened(file, run.stack)
     memory = run.open(may_be_new=True, **index.options)
-    answer = run.answer = ImportAnswer()
-    report = answer.report
-    with progress(lambda: _progress_line(report)) as tell:
+    answer = ImportAnswer()
+    with progress(lambda: _progress_line(answer.report)) as tell:
+
+        def told() -> None:
+            run.answer = answer
+            tell()
+
         try:
-            Import(memory, opened, report, tell).make()
+            Import(memory, opened, answer.report, told).make()
         except InvalidInputError as error:
             raise Failure(f"{shown(file)}: {error}") from error
+    run.answer = answer
+    report = answer.report
     answer.lacks_vectors = bool(report.items.copied) and _lacks_vectors(memory)
 
 
@@ -92,9 +100,32 @@ class ImportAnswer:
         yield f"threads      {report.threads}"
         yield f"checkpoints  {_count(report.checkpoints)}"
         yield f"items        {_count(report.items)}"
+        yield from self._vectors()
+        yield from left_out_lines(report.left_out)
+
+    def _vectors(self) -> Iterator[str]:
+        """Say what searches will not find by meaning, and what to do about it."""
+        lost, index = self.report.without_vectors, self.report.index
         if self.lacks_vectors:
             yield "what was stored has no vectors yet: mongomem reindex makes them"
-        yield from left_out_lines(report.left_out)
+        elif lost:
+            by = "" if index is None else f", by {index['model']}"
+            yield (
+                f"without vectors: {counted(lost, 'item')} that had vectors where the export was "
+                f"made{by}. This store has no index, and no search finds them by meaning"
+            )
+            yield f"{_reindex(index)} makes the vectors"
+
+
+def _reindex(index: dict[str, Any] | None) -> str:
+    """Return the command that embeds items as they were, as far as that can be said."""
+    told = index_config(index) or {}
+    if "embed" not in told:
+        return "mongomem reindex with --memory, or with --embed and --dims,"
+    paths = [] if told["fields"] == [WHOLE_VALUE] else told["fields"]
+    fields = [word for path in paths for word in ("--field", path)]
+    words = ["--embed", told["embed"], "--dims", str(told["dims"]), *fields]
+    return f"mongomem reindex {join(words)}"
 
 
 def _count(count: Count) -> str:

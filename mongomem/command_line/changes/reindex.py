@@ -36,12 +36,12 @@ def reindex(
     Without --embed it is the one that the store has.
     """
     memory = _opened(run, index)
-    answer = run.answer = ReindexAnswer()
+    answer = ReindexAnswer()
     try:
-        _reindex(memory, answer, force=force)
+        _reindex(run, memory, answer, force=force)
     except ReindexError as error:
         answer.rejected = {f"{key!r} in {path!r}": why for (path, key), why in error.items.items()}
-    answer.is_done = True
+    answer.is_done, run.answer = True, answer
 
 
 def _opened(run: Run, index: IndexOptions) -> MongoMemory:
@@ -62,16 +62,16 @@ def _opened(run: Run, index: IndexOptions) -> MongoMemory:
     return run.open(index=told)
 
 
-def _reindex(memory: MongoMemory, answer: ReindexAnswer, *, force: bool) -> None:
-    run, context = memory.store._runners.run, memory.store._context()
-    items = run(items_below(context, ()))
+def _reindex(run: Run, memory: MongoMemory, answer: ReindexAnswer, *, force: bool) -> None:
+    runner, context = memory.store._runners.run, memory.store._context()
+    items = runner(items_below(context, ()))
     with progress(lambda: f"{answer.changed} of up to {items} items embedded") as tell:
 
         def told(changed: int) -> None:
-            answer.changed = changed
+            answer.changed, run.answer = changed, answer
             tell()
 
-        run(reindex_plan(context, force, told))
+        runner(reindex_plan(context, force, told))
 
 
 @dataclass(slots=True)

@@ -147,6 +147,8 @@ def _parsed(name: str, text: str) -> Any:
         return json.loads(text) if text else {}
     except ValueError:
         raise ConfigurationError(f"{name} is no JSON: {shown(text)}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{name} is nested too deeply: {shown(text)}") from None
 
 
 def _object(name: str, given: object, known: Collection[str] = ()) -> dict[str, Any]:

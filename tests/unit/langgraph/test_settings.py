@@ -244,3 +244,13 @@ def test_no_embedder_in_a_file(
 def test_what_is_no_embedder_in_a_file(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match="embed must be"):
         resolve_index(index_of(monkeypatch, "./a folder/embed.py:number"))
+
+
+@pytest.mark.parametrize("nested", ["[", '{"a":'])
+@pytest.mark.parametrize("variable", [STORE, CHECKPOINTER, THREAD_TTL])
+def test_what_is_nested_without_end_is_one_error(
+    variable: str, nested: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"{variable}.* is nested too deeply") as caught:
+        options(monkeypatch, **{variable: nested * 100_000})
+    assert len(str(caught.value)) < 200

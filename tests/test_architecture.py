@@ -132,7 +132,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "upkeep": {
         *("upkeep", "inspection", "checkpoint", "store", "memory", "user_data", "schema"),
-        "engine.commands",
+        *("migration", "engine.commands"),
     },
     "langgraph": {
         *("langgraph", "memory", "checkpoint.saver", "checkpoint.serde.default", "store.store"),
@@ -142,7 +142,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("command_line", "inspection", "migration", "memory", "local_server.server"),
         *("backup", "upkeep", "user_data", "user_labels", "store.plans.reindex"),
         *("checkpoint.saver", "checkpoint.serde.default", "store.store", "display"),
-        *("checkpoint.retention.policy", "checkpoint.retention.sweep"),
+        "checkpoint.retention.policy",
         *("engine.client_context", "engine.commands", "schema.names"),
     },
     "user_export": set(),

@@ -7,7 +7,7 @@
     factories    objects that an option names as MODULE:FACTORY
     refusals     exit codes, and one line for an error, that tells what to do
     printout     what is printed: answers as text, tables and JSON; progress
-    queries/     the commands that read
+    tables       tables as lines, as wide as a terminal is
     migrate      the command that copies the data of other packages
     sources      what ``migrate`` copies: the sources that its options name, opened
     queries/     the commands that read

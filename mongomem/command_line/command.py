@@ -42,6 +42,13 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON ob
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 """The option of a command that destroys something."""
 
+MOST_NUMBER = 2**31 - 1
+
+
+def count_option(help: str, least: int = 1) -> Any:
+    """Return an option that takes a number from `least` on, which the server can count to."""
+    return typer.Option(metavar="NUMBER", min=least, max=MOST_NUMBER, help=help)
+
 
 @dataclass(slots=True)
 class Run:

@@ -1,9 +1,10 @@
 """What is printed, and how: results on the standard output, errors and progress on the standard
 error.
 
-A result is an `Answer`: members of one JSON object, or lines and tables. Rich draws where somebody
-looks on; a pipe gets plain columns. A reader that went away ends nothing: the exit code tells what
-was done. No control character of what is stored reaches a terminal.
+A result is an `Answer`: members of one JSON object, or lines and tables
+(`mongomem.command_line.tables`), as wide as the terminal is, and in a pipe as they need. A reader
+that went away ends nothing: the exit code tells what was done. No control character of what is
+stored reaches a terminal.
 """
 
 from __future__ import annotations
@@ -12,16 +13,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol, TextIO, TypeAlias
 
-from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table as RichTable
 from rich.text import Text
 
+from mongomem.command_line.tables import Table, lines_of
 from mongomem.display.markup import visible
 
 NOT_IN_JSON = re.compile(
@@ -29,29 +28,7 @@ NOT_IN_JSON = re.compile(
 )
 """What JSON allows in a string, and a terminal obeys or a stream cannot write."""
 
-GAP = "  "
-"""What stands between two columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows below the names of their columns.
-
-    Attributes:
-        columns: The names. Those that begin with ``>`` are of numbers, and stand at the right.
-        rows: As many cells each.
-    """
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
 Block: TypeAlias = str | Table
-
-Columns: TypeAlias = Sequence[tuple[str, bool]]
-"""The names of columns, and whether their cells stand at the right."""
-
-Rows: TypeAlias = Sequence[Sequence[str]]
 
 
 class Answer(Protocol):
@@ -100,35 +77,16 @@ def print_error(line: str) -> None:
 
 
 def _print_table(table: Table) -> None:
-    """Print rows: by Rich on a terminal, else as columns of plain text, none of it cut."""
-    columns = [(name.removeprefix(">"), name.startswith(">")) for name in table.columns]
-    rows = [[visible(cell) for cell in row] for row in table.rows]
-    if sys.stdout.isatty():
-        _draw(columns, rows)
-    else:
-        _print_columns(columns, rows)
-
-
-def _draw(columns: Columns, rows: Rows) -> None:
-    drawn = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name, at_right in columns:
-        drawn.add_column(name, justify="right" if at_right else "left", overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text(cell) for cell in row))
-    Console().print(drawn)
-
-
-def _print_columns(columns: Columns, rows: Rows) -> None:
-    lines = [[name for name, _ in columns], *rows]
-    widths = [max(map(cell_len, cells)) for cells in zip(*lines, strict=True)]
-    right = [at_right for _, at_right in columns]
-    for line in lines:
-        _write(sys.stdout, GAP.join(map(_padded, line, widths, right)))
-
-
-def _padded(cell: str, width: int, at_right: bool) -> str:
-    space = " " * (width - cell_len(cell))
-    return f"{space}{cell}" if at_right else f"{cell}{space}"
+    """Print rows: as wide as the terminal is, and in full where there is none."""
+    console = Console() if sys.stdout.isatty() else None
+    lines = lines_of(table, None if console is None else console.width)
+    for line in lines.header:
+        if console is None:
+            _write(sys.stdout, line)
+        else:
+            console.print(Text(line, "bold"), soft_wrap=True)
+    for line in lines.body:
+        _write(sys.stdout, line)
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -35,6 +35,10 @@ T = TypeVar("T")
 class Inspector:
     """Looks at what a memory has stored. Writes nothing.
 
+    Its methods are sync alone: commands, notebooks and jobs wait for an answer, and nothing that
+    serves users asks. In an event loop run them by ``asyncio.to_thread``, also on an
+    ``AsyncMongoClient``.
+
     Args:
         memory: The memory, on a ``MongoClient``, or on an ``AsyncMongoClient`` from another thread
             than that of its event loop.

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents.ancestry import time_before
-from mongomem.checkpoint.documents.collections import THREAD
+from mongomem.checkpoint.documents.collections import EXPIRY, THREAD
 from mongomem.engine.commands import Aggregate, Document, Find
 from mongomem.memory import MongoMemory
 from mongomem.schema.indexes import read_indexes
@@ -44,11 +44,15 @@ class Preparation:
         changes: What was done with indexes.
         indexes: How many there are now.
         migrated: The schema version that documents were brought to, by the collection of settings.
+        thread_ttl_seconds: How long threads live that nobody uses; None for ever.
+        threads_expire_after_seconds: When the server deletes them.
     """
 
     changes: list[IndexChange]
     indexes: int
     migrated: dict[str, int]
+    thread_ttl_seconds: float | None
+    threads_expire_after_seconds: int | None
 
     def json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -63,7 +67,10 @@ def prepare(memory: MongoMemory) -> Preparation:
     memory.setup()
     after, now = _state(memory)
     migrated = {name: one for name, one in now.items() if versions.get(name) != one}
-    return Preparation([*_changes(before, after)], len(after), migrated)
+    context = memory.saver._context()
+    expiry = after.get((context.checkpoints, EXPIRY), {}).get("expireAfterSeconds")
+    ttl = None if context.ttl is None else context.ttl.total_seconds()
+    return Preparation([*_changes(before, after)], len(after), migrated, ttl, expiry)
 
 
 def _state(memory: MongoMemory) -> tuple[Indexes, dict[str, int]]:

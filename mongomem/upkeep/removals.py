@@ -9,16 +9,21 @@ from functools import partial
 from typing import Any
 
 from mongomem.arguments import shown
+from mongomem.checkpoint.documents.ancestry import checked_rule
 from mongomem.checkpoint.documents.config import identifier
 from mongomem.checkpoint.documents.fields import utc
 from mongomem.checkpoint.documents.thread import thread_query
 from mongomem.checkpoint.plans.delete import delete_thread, then_clean
+from mongomem.checkpoint.plans.prune import PruneReport
+from mongomem.checkpoint.retention.sweep import RetentionReport
 from mongomem.engine.commands import Aggregate, Document, Find, slices
-from mongomem.errors import ThreadNotFoundError
+from mongomem.errors import MongomemError, ThreadNotFoundError
 from mongomem.inspection.context import Context as InspectionContext
 from mongomem.inspection.inspector import Inspector
 from mongomem.inspection.sizes import ThreadSize, sizes_of
 from mongomem.memory import MongoMemory
+from mongomem.migration.parts import LeftOut
+from mongomem.migration.report import Named
 from mongomem.store.context import Context as StoreContext
 from mongomem.store.documents.item import BY_ID
 from mongomem.store.documents.namespace import Namespace, id_range
@@ -39,16 +44,23 @@ class ThreadToGo:
         thread_id: The thread.
         updated_at: When its newest checkpoint was stored; None where a deletion broke off.
         size: What it holds; None where that takes too long to add up.
+        was_deleted: Whether it was deleted before.
     """
 
     thread_id: str
     updated_at: datetime | None
     size: ThreadSize | None
+    was_deleted: bool = False
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is known to be there of it."""
         return self.size is None or not (self.size.checkpoints or self.size.writes)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was deleted before, to the end."""
+        return self.was_deleted and self.updated_at is None and self.is_empty
 
     def json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -85,11 +97,13 @@ def delete_unused(memory: MongoMemory, one: ThreadToGo) -> bool:
 
 
 async def _to_go(context: InspectionContext, thread_ids: Sequence[str]) -> list[ThreadToGo]:
-    times = await _times(context, thread_ids)
+    documents = await _documents(context, thread_ids)
     sizes = await sizes_of(context, thread_ids, SIZES_MILLISECONDS) or {}
-    found = [ThreadToGo(one, _time(times.get(one)), sizes.get(one)) for one in thread_ids]
+    found = [_described(one, documents.get(one, {}), sizes.get(one)) for one in thread_ids]
     if absent := [
-        one.thread_id for one in found if times.get(one.thread_id) is None and one.is_empty
+        one.thread_id
+        for one in found
+        if one.is_empty and not (one.was_deleted or _says_when(documents.get(one.thread_id)))
     ]:
         raise ThreadNotFoundError(
             f"there is no thread {', '.join(map(shown, absent))} in this database"
@@ -97,11 +111,21 @@ async def _to_go(context: InspectionContext, thread_ids: Sequence[str]) -> list[
     return found
 
 
-async def _times(context: InspectionContext, thread_ids: Sequence[str]) -> dict[str, Any]:
-    """Return when threads were updated, as far as they have documents that say it."""
+def _says_when(document: Document | None) -> bool:
+    return document is not None and document.get("updated_at") is not None
+
+
+def _described(thread_id: str, document: Document, size: ThreadSize | None) -> ThreadToGo:
+    was_deleted = document.get("deleted_at") is not None
+    return ThreadToGo(thread_id, _time(document.get("updated_at")), size, was_deleted)
+
+
+async def _documents(context: InspectionContext, thread_ids: Sequence[str]) -> dict[str, Document]:
+    """Read the documents of threads, by their ids, as far as they have one."""
     query = {"$or": [thread_query(identifier("thread_id", one)) for one in thread_ids]}
-    documents = await Find(context.saver.checkpoints, query, {"thread_id": 1, "updated_at": 1})
-    return {one["thread_id"]: one.get("updated_at") for one in documents}
+    fields = {"thread_id": 1, "updated_at": 1, "deleted_at": 1}
+    documents = await Find(context.saver.checkpoints, query, fields)
+    return {one["thread_id"]: one for one in documents}
 
 
 def _time(value: object) -> datetime | None:
@@ -114,15 +138,24 @@ class UserSize:
 
     Attributes:
         user_id: The user.
+        user_key: The metadata key of a thread that names its user.
+        namespace: What holds the memories of the user.
         threads: The ids of the threads.
         memories: How many memories.
         undecided: The ids of threads that do not say whose they are.
     """
 
     user_id: str
+    user_key: str
+    namespace: Namespace
     threads: list[str]
     memories: int
     undecided: list[str]
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing is stored of the user."""
+        return not (self.threads or self.memories or self.undecided)
 
 
 def size_of_user(memory: MongoMemory, user_id: str) -> UserSize:
@@ -131,7 +164,14 @@ def size_of_user(memory: MongoMemory, user_id: str) -> UserSize:
     run = memory.saver._runners.run
     threads = run(threads_of(whose.saver, whose.user_key, whose.user_id, ended=True))
     memories = run(items_below(whose.store, whose.namespace))
-    return UserSize(whose.user_id, [*threads.found], memories, [*threads.undecided])
+    return UserSize(
+        whose.user_id,
+        whose.user_key,
+        whose.namespace,
+        [*threads.found],
+        memories,
+        [*threads.undecided],
+    )
 
 
 async def items_below(context: StoreContext, namespace: Namespace) -> int:
@@ -145,34 +185,59 @@ class Pruned:
     """What went from threads, or would go.
 
     Attributes:
-        threads: How many threads were looked at.
-        changed: How many of them something went from.
-        removed: How many checkpoints went.
+        looked_at: How many threads were looked at, where that is known.
+        deleted: The ids of the threads that were deleted as a whole.
+        changed: How many other threads something went from.
+        removed: How many checkpoints went from them.
         hidden: How many stay only for the replay of others.
         first: What went from the first of them: thread, removed, hidden.
+        left_out: The threads that could not be pruned or deleted, and why. Nothing of them went.
     """
 
-    threads: int = 0
+    looked_at: int = 0
+    deleted: list[str] = field(default_factory=list)
     changed: int = 0
     removed: int = 0
     hidden: int = 0
     first: list[tuple[str, int, int]] = field(default_factory=list)
+    left_out: Named = field(default_factory=Named)
 
-    def add(self, thread_id: str, removed: int, hidden: int) -> None:
+    def add(self, one: PruneReport) -> None:
         """Count what went from a thread."""
-        self.threads += 1
+        self.looked_at += 1
+        removed, hidden = len(one.removed), len(one.hidden)
         self.removed += removed
         self.hidden += hidden
         if removed or hidden:
             self.changed += 1
             if len(self.first) < MOST_NAMED:
-                self.first.append((thread_id, removed, hidden))
+                self.first.append((one.thread_id, removed, hidden))
+
+    def leave_out(self, thread_id: str, why: object) -> None:
+        """Name a thread that could not be pruned or deleted."""
+        self.looked_at += 1
+        self.left_out.add([LeftOut(f"thread {shown(thread_id)}", str(why))])
+
+    def add_all(self, report: RetentionReport) -> None:
+        """Count what went by a retention."""
+        self.deleted += [one.thread_id for one in report.deleted]
+        for one in report.pruned:
+            self.add(one)
+        for thread_id, why in report.left_out.items():
+            self.leave_out(thread_id, why)
 
     def json(self) -> dict[str, Any]:
         """Return it as JSON."""
         names = ("thread_id", "removed", "hidden")
-        first = [dict(zip(names, one, strict=True)) for one in self.first]
-        return asdict(self) | {"first": first}
+        return {
+            "deleted": len(self.deleted),
+            "changed": self.changed,
+            "removed": self.removed,
+            "hidden": self.hidden,
+            "deleted_threads": self.deleted[:MOST_NAMED],
+            "first": [dict(zip(names, one, strict=True)) for one in self.first],
+            "left_out": asdict(self.left_out),
+        }
 
 
 MOST_NAMED = 1000
@@ -186,14 +251,24 @@ class Pruning:
     Attributes:
         memory: What is pruned.
         rule: The arguments of ``MongoSaver.prune`` beside the threads and `dry_run`.
+
+    Raises:
+        InvalidInputError: The rule is none.
     """
 
     memory: MongoMemory
     rule: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        checked_rule(self.memory.saver._context().now(), **self.rule)
+
     def steps(self, thread_ids: Iterator[str], report: Pruned, *, dry_run: bool) -> Iterator[None]:
-        """Prune threads, a step each; `report` grows."""
+        """Prune threads, a step each; `report` grows. One that cannot be pruned is left out."""
         for thread_id in thread_ids:
-            (one,) = self.memory.saver.prune([thread_id], dry_run=dry_run, **self.rule)
-            report.add(thread_id, len(one.removed), len(one.hidden))
+            try:
+                (one,) = self.memory.saver.prune([thread_id], dry_run=dry_run, **self.rule)
+            except MongomemError as error:
+                report.leave_out(thread_id, error)
+            else:
+                report.add(one)
             yield

@@ -252,6 +252,51 @@ def test_memories_and_namespaces(ask: Asked) -> None:
     assert printed(ask("namespaces", "bob")).count("\n") == 2
 
 
+def test_memories_of_a_user_whose_id_holds_dots(
+    mongo_client: MongoClient,
+    mongo_uri: str,
+    database_name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    memory = MongoMemory(mongo_client, database_name)
+    memory.user("ben@example.com").remember("I live in Porto.", key="home")
+    memory.store.put(("docs",), "k", {"n": 1})
+    end = ["--uri", mongo_uri, "--db", database_name]
+
+    def said(*asked: str) -> str:
+        return printed(ran_here(capsys, tmp_path, *asked, *end))
+
+    found = told(
+        ran_here(capsys, tmp_path, "memories", "--user", "ben@example.com", "--json", *end)
+    )
+    assert [(one["namespace"], one["key"]) for one in found["items"]] == [
+        (["ben@example%2Ecom", "memories"], "home")
+    ]
+    assert "ben@example%2Ecom.memories" in said("memories", "ben@example%2Ecom")
+    assert said("namespaces", "--user", "ben@example.com").count("\n") == 2
+    hint = "mongomem namespaces lists the namespaces that hold items"
+    by_user = f"{hint}; --user ID names that of a user, whose id may hold dots\n"
+    for name, what in (("memories", "items"), ("namespaces", "namespaces")):
+        assert said(name, "ben@example.com") == (
+            f"no {what} below the namespace ben@example.com\n{by_user}"
+        )
+        nobody = f"no {what} of user 'a.b', below the namespace a%2Eb\n{hint}\n"
+        assert said(name, "--user", "a.b") == nobody
+        both = ran_here(capsys, tmp_path, name, "docs", "--user", "ada", *end)
+        assert (both.returncode, both.stdout) == (2, "")
+        assert both.stderr == "mongomem: name a namespace, or --user ID: one of them\n"
+    assert said("memories", "docs", "--filter", "n=2") == (
+        "no items that contain what --filter says below the namespace docs\n"
+    )
+    assert said("memories", "--offset", "20") == "no items behind the first 20\n"
+    assert said("namespaces", "--suffix", "x") == "no namespaces that end with x\n"
+    assert said("threads", "--user", "a.b") == (
+        "no threads that have user_id 'a.b' in their metadata\n"
+        "--filter KEY=VALUE looks for another metadata key\n"
+    )
+
+
 def test_stats(ask: Asked, mongo_client: MongoClient, filled: str) -> None:
     found = told(ask("stats", "--largest", "2", "--json"))
     assert found["is_whole"]
@@ -274,11 +319,14 @@ def test_stats(ask: Asked, mongo_client: MongoClient, filled: str) -> None:
     assert [one["namespace"][0] for one in found["largest_namespaces"]] == ["ada", "bob"]
     documents = mongo_client[filled]["mongomem_checkpoints"].count_documents({"type": "chunk"})
     assert found["chunks"] == documents
-    assert "9 threads, " in printed(ask("stats"))
+    text = printed(ask("stats"))
+    assert "\n9 threads: " in text
+    assert text.count("\nsharing is state divided by stored.") == 1
     own = told(ask("stats", "chat", "--json"))
     assert own["thread_id"] == "chat"
     assert {"(checkpoint)", "messages"} <= {one["channel"] for one in own["channels"]}
     assert "\nmessages " in printed(ask("stats", "chat"))
+    assert "\nsharing is state divided by stored." in printed(ask("stats", "chat"))
 
 
 def test_pages_of_stats_come_to_the_same(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +13,7 @@ from mongomem.command_line.changes.questions import ask, counted, names
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.printout import Block
 from mongomem.command_line.queries.arguments import labels_of
+from mongomem.command_line.queries.texts import namespace_text
 from mongomem.command_line.refusals import DONE, FAILED, GOES_ON
 from mongomem.upkeep.removals import UserSize, size_of_user
 from mongomem.user_data import Erased
@@ -47,13 +48,13 @@ def erase(
     """Delete every thread and every memory of a user."""
     memory = run.open(**_options(user, user_key, namespace))
     size = size_of_user(memory, user)
-    answer = run.answer = EraseAnswer(size, dry_run)
+    answer = run.answer = EraseAnswer(size, dry_run, has_options=run.database.memory is None)
     if dry_run:
         return
     if size.threads or size.memories:
         what = _counted(size.threads, size.memories)
         ask(run, answer, f"Erase {what} of user {shown(size.user_id)}?", yes=yes)
-    run.answer = EraseAnswer(size, dry_run, memory.erase_user(user))
+    run.answer = replace(answer, erased=memory.erase_user(user))
 
 
 def _options(user: str, user_key: str | None, namespace: str | None) -> dict[str, Any]:
@@ -68,15 +69,29 @@ def _options(user: str, user_key: str | None, namespace: str | None) -> dict[str
 
 @dataclass(frozen=True, slots=True)
 class EraseAnswer:
-    """What is there of a user, and what is gone."""
+    """What is there of a user, and what is gone.
+
+    Attributes:
+        size: What was there.
+        dry_run: Whether nothing is erased.
+        has_options: Whether options of the command say where things of the user are.
+        erased: What is gone; None where nothing was erased yet.
+    """
 
     size: UserSize
     dry_run: bool
+    has_options: bool
     erased: Erased | None = None
 
     @property
     def undecided(self) -> list[str]:
         return self.size.undecided if self.erased is None else self.erased.undecided
+
+    @property
+    def is_nothing(self) -> bool:
+        done = self.erased
+        found = done is not None and (done.threads or done.memories)
+        return self.size.is_nothing and not (found or self.undecided)
 
     @property
     def exit_code(self) -> int:
@@ -87,6 +102,8 @@ class EraseAnswer:
         return {
             "dry_run": self.dry_run,
             "user_id": self.size.user_id,
+            "user_key": self.size.user_key,
+            "namespace": [*self.size.namespace],
             "threads": self.size.threads if done is None else done.threads,
             "memories": self.size.memories if done is None else done.memories,
             "undecided": self.undecided,
@@ -94,6 +111,9 @@ class EraseAnswer:
         }
 
     def text(self) -> Iterator[Block]:
+        if self.is_nothing:
+            yield from self._nothing()
+            return
         told = self.json()
         what = _counted(told["threads"], told["memories"])
         user = shown(self.size.user_id)
@@ -105,6 +125,17 @@ class EraseAnswer:
                 f"{counted(len(self.undecided), 'thread')} cannot be read, or had too many users "
                 f"to name all, and may be of this user too: {names(self.undecided)}"
             )
+
+    def _nothing(self) -> Iterator[str]:
+        """Say that nothing is there, and where it was looked for."""
+        size = self.size
+        yield (
+            f"nothing is stored of user {shown(size.user_id)}: no thread has {size.user_key} "
+            f"{shown(size.user_id)} in its metadata, and no item is below the namespace "
+            f"{namespace_text(size.namespace)}"
+        )
+        if self.has_options:
+            yield "--user-key names another metadata key, --namespace another namespace"
 
 
 def _counted(threads: Sequence[str], memories: int) -> str:

@@ -1,22 +1,24 @@
-"""The command that removes old checkpoints."""
+"""The command that removes old checkpoints, by a rule or by a retention policy."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from mongomem.backup.selection import every_thread_id
+from mongomem.checkpoint.retention.policy import Retention
 from mongomem.command_line.changes.durations import DURATION_METAVAR, duration_of
-from mongomem.command_line.changes.policies import POLICY_METAVAR, policy_of, retain
-from mongomem.command_line.changes.questions import ask, counted, first_rows
-from mongomem.command_line.command import Run, Yes, command
-from mongomem.command_line.printout import Block, Table, progress
-from mongomem.command_line.queries.texts import cell
-from mongomem.command_line.refusals import DONE, GOES_ON, Refusal
+from mongomem.command_line.changes.policies import POLICY_METAVAR, policy_of
+from mongomem.command_line.changes.questions import ask, counted, first_rows, left_out_lines
+from mongomem.command_line.command import Run, Yes, command, count_option
+from mongomem.command_line.printout import Block, progress
+from mongomem.command_line.refusals import DONE, FAILED, GOES_ON, Refusal
+from mongomem.command_line.tables import Table
+from mongomem.memory import MongoMemory
 from mongomem.upkeep.removals import Pruned, Pruning, threads_to_go
 
 KEEP_LATEST, DELETE = "keep_latest", "delete"
@@ -30,10 +32,7 @@ def prune(
         list[str] | None, typer.Argument(metavar="[THREAD]...", help="Ids of threads.")
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every thread.")] = False,
-    keep_last: Annotated[
-        int,
-        typer.Option(metavar="NUMBER", min=1, help="How many to keep in each namespace."),
-    ] = 1,
+    keep_last: Annotated[int, count_option("How many to keep in each namespace.")] = 1,
     older_than: Annotated[
         str | None,
         typer.Option(metavar=DURATION_METAVAR, help="Remove only what is older, such as 30d."),
@@ -57,43 +56,59 @@ def prune(
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Remove old checkpoints of threads. What stays reads as before."""
-    age = duration_of("--older-than", older_than)
-    if (retention := policy_of(policy)) is not None:
+    """Remove old checkpoints of threads. What stays reads as before.
+
+    Exit code 1 where a thread is damaged: it is left as it is, and the others are pruned.
+    """
+    age, retention = duration_of("--older-than", older_than), policy_of(policy)
+    if retention is not None:
         if threads or age or (keep_last, strategy) != (1, KEEP_LATEST):
             raise Refusal("--policy says what goes from every thread: leave the other options out")
-        retain(run, retention, dry_run=dry_run, yes=yes)
-        return
-    if bool(threads) == all_:
-        raise Refusal("name threads, or --all: one of them")
-    rule: dict[str, Any] = {"strategy": strategy, "keep_last": keep_last, "older_than": age}
-    memory = run.open()
-    named = [one.thread_id for one in threads_to_go(memory, threads or [])]
+        remove = partial(_retain, run.open(), retention)
+    else:
+        if bool(threads) == all_:
+            raise Refusal("name threads, or --all: one of them")
+        rule = {"strategy": strategy, "keep_last": keep_last, "older_than": age}
+        remove = partial(_prune, *_of_threads(run.open(), rule, threads or []))
+    _remove(run, remove, dry_run=dry_run, yes=yes)
+
+
+def _of_threads(
+    memory: MongoMemory, rule: dict[str, Any], threads: Sequence[str]
+) -> tuple[Pruning, list[str]]:
+    """Return the removal, and the threads that are named; none for all of them.
+
+    Raises:
+        InvalidInputError: The rule is none.
+        ThreadNotFoundError: A thread is not there.
+    """
     pruning = Pruning(memory, rule)
+    return pruning, [one.thread_id for one in threads_to_go(memory, threads)]
+
+
+def _remove(run: Run, remove: Callable[[PruneAnswer], None], *, dry_run: bool, yes: bool) -> None:
+    """Count what would go, and ask whether it shall, unless that is known; then remove it."""
     if dry_run or not yes:
-        _count_and_ask(run, pruning, named, dry_run=dry_run)
-    if not dry_run:
-        run.answer = answer = PruneAnswer(dry_run=False)
-        _carry_out(pruning, named, answer)
+        run.answer = counted_before = PruneAnswer(dry_run=True)
+        remove(counted_before)
+        if dry_run:
+            return
+        if not counted_before.is_nothing:
+            ask(run, counted_before, f"Remove {counted_before.what}?", yes=False)
+    run.answer = answer = PruneAnswer(dry_run=False)
+    remove(answer)
 
 
-def _count_and_ask(run: Run, pruning: Pruning, named: Sequence[str], *, dry_run: bool) -> None:
-    """Count what would go, and ask whether it shall, unless that was all that was wanted."""
-    if not dry_run and not sys.stdin.isatty():
-        what = counted(len(named), "thread") if named else "all threads"
-        run.confirm(f"Remove old checkpoints of {what}?", yes=False)
-    run.answer = answer = PruneAnswer(dry_run=True)
-    _carry_out(pruning, named, answer)
-    if not dry_run:
-        ask(run, answer, f"Remove {answer.what}?", yes=False)
-
-
-def _carry_out(pruning: Pruning, named: Sequence[str], answer: PruneAnswer) -> None:
+def _prune(pruning: Pruning, named: Sequence[str], answer: PruneAnswer) -> None:
     ids = iter(named) if named else every_thread_id(pruning.memory)
     report = answer.report
-    with progress(lambda: f"{report.threads} threads, {answer.what}") as tell:
+    with progress(lambda: f"{report.looked_at} threads, {answer.what}") as tell:
         for _ in pruning.steps(ids, report, dry_run=answer.dry_run):
             tell()
+
+
+def _retain(memory: MongoMemory, retention: Retention, answer: PruneAnswer) -> None:
+    answer.report.add_all(memory.saver.apply_retention(retention, dry_run=answer.dry_run))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +118,31 @@ class PruneAnswer:
     dry_run: bool
     report: Pruned = field(default_factory=Pruned)
 
-    exit_code = DONE
+    @property
+    def exit_code(self) -> int:
+        return FAILED if self.report.left_out.count else DONE
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.report.deleted or self.report.changed)
 
     @property
     def what(self) -> str:
         """What it is about."""
-        removed = counted(self.report.removed, "checkpoint")
-        return f"{removed} of {counted(self.report.changed, 'thread')}"
+        report = self.report
+        removed = counted(report.removed, "checkpoint")
+        if not report.deleted:
+            return f"{removed} of {counted(report.changed, 'thread')}"
+        whole = f"{counted(len(report.deleted), 'whole thread')}"
+        return f"{whole}, and {removed} of {counted(report.changed, 'other')}"
 
     def json(self) -> dict[str, Any]:
         return {"dry_run": self.dry_run, **self.report.json()}
 
     def text(self) -> Iterator[Block]:
         report = self.report
-        rows = [(cell(one), str(removed), str(hid)) for one, removed, hid in report.first]
+        rows = [(one, "all", "") for one in report.deleted]
+        rows += [(one, str(removed), str(hidden)) for one, removed, hidden in report.first]
         yield from first_rows(Table(["thread", ">removed", ">hidden"], rows))
+        yield from left_out_lines(report.left_out)
         yield f"{self.what} would go" if self.dry_run else f"removed {self.what}"

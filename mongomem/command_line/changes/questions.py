@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from mongomem.command_line.command import Run
-from mongomem.command_line.printout import Answer, Table, print_answer
+from mongomem.command_line.printout import Answer, print_answer
+from mongomem.command_line.tables import Table
 from mongomem.migration.report import Named
 
 MOST_LINES = 20
@@ -14,21 +15,24 @@ MOST_LINES = 20
 
 
 def counted(number: int, thing: str) -> str:
-    """Return how many things: "1 thread", "2 threads"."""
+    """Return how many things: "1 thread", "2 threads", "2 memories"."""
     if number == 1:
         return f"1 {thing}"
-    return f"{number} {thing[:-1]}ies" if thing.endswith("y") else f"{number} {thing}s"
+    has_ies = thing.endswith("y") and thing[-2] not in "aeiou"
+    return f"{number} {thing[:-1]}ies" if has_ies else f"{number} {thing}s"
 
 
 def ask(run: Run, answer: Answer, question: str, *, yes: bool) -> None:
-    """Show what will go to who is asked, and ask.
+    """Show what will go to who is asked, and ask. What was shown is not printed again.
 
     Raises:
         Refusal: The answer is no, or there is nobody to ask.
     """
     if not yes and sys.stdin.isatty() and not run.as_json:
         print_answer(answer)
+        run.answer = None
     run.confirm(question, yes=yes)
+    run.answer = answer
 
 
 def first_rows(table: Table) -> list[str | Table]:

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from mongomem.command_line.changes.durations import DURATION_METAVAR, duration_of
+from mongomem.command_line.changes.durations import DURATION_METAVAR, duration_of, span_text
 from mongomem.command_line.changes.questions import counted
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.database import IndexOptions
-from mongomem.command_line.printout import Block, Table
+from mongomem.command_line.printout import Block
 from mongomem.command_line.refusals import DONE, GOES_ON
+from mongomem.command_line.tables import Table
 from mongomem.memory import MongoMemory
 from mongomem.upkeep.preparation import Preparation, prepare, threads_unused_for
 
@@ -83,9 +84,22 @@ class SetupAnswer:
             yield Table(["done", "collection", "index", "expires"], rows)
         else:
             yield f"all {self.done.indexes} indexes are there"
+        ttl, expiry = self.done.thread_ttl_seconds, self.done.threads_expire_after_seconds
+        if ttl is not None and expiry is not None:
+            yield _life(ttl, expiry)
+
+
+def _life(ttl: float, expiry: int) -> str:
+    """Say how long threads live, and that the server deletes them a little later."""
+    life, latest = (span_text(timedelta(seconds=one)) for one in (ttl, expiry))
+    return (
+        f"a thread that nobody uses for {life} reads as gone\n"
+        f"the server deletes it after {latest}: a tenth more, since uses are noted once in a tenth "
+        "of the time"
+    )
 
 
 def _expiry(seconds: int | None) -> str:
     if seconds is None:
         return ""
-    return f"after {timedelta(seconds=seconds)}" if seconds else "at its time"
+    return f"after {span_text(timedelta(seconds=seconds))}" if seconds else "at its time"

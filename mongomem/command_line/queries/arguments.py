@@ -9,10 +9,12 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from mongomem.arguments import shown
+from mongomem.command_line.command import count_option
 from mongomem.command_line.refusals import Refusal
 from mongomem.inspection.plain_values import WHOLE, Bounds
 
-Limit: TypeAlias = Annotated[int, typer.Option(metavar="NUMBER", min=1, help="How many at most.")]
+Limit: TypeAlias = Annotated[int, count_option("How many at most.")]
 
 Filters: TypeAlias = Annotated[
     list[str] | None,
@@ -50,20 +52,22 @@ def filter_of(given: Iterable[str] | None) -> dict[str, Any]:
     """Return what is to be contained.
 
     Raises:
-        Refusal: One has no ``=``.
+        Refusal: One has no ``=``, or is nested too deeply.
     """
     wanted: dict[str, Any] = {}
     for one in given or ():
         key, separator, value = one.partition("=")
         if not separator or not key:
-            raise Refusal(f"--filter takes KEY=VALUE, such as source=loop, not {one!r}")
-        wanted[key] = _value(value)
+            raise Refusal(f"--filter takes KEY=VALUE, such as source=loop, not {shown(one)}")
+        wanted[key] = _value(key, value)
     return wanted
 
 
-def _value(text: str) -> Any:
+def _value(key: str, text: str) -> Any:
     try:
         return json.loads(text)
+    except RecursionError:
+        raise Refusal(f"--filter: the value of {shown(key)} is nested too deeply") from None
     except ValueError:
         return text
 
@@ -88,5 +92,7 @@ def labels_of(namespace: str | None) -> tuple[str, ...]:
     """
     labels = tuple(namespace.split(".")) if namespace else ()
     if not all(labels):
-        raise Refusal(f"a namespace is labels joined by dots, such as ada.memories: {namespace!r}")
+        raise Refusal(
+            f"a namespace is labels joined by dots, such as ada.memories: {shown(namespace)}"
+        )
     return labels

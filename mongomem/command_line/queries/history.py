@@ -8,18 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from mongomem.command_line.command import Run, command
-from mongomem.command_line.printout import Block, Table
+from mongomem.command_line.command import Run, command, count_option
+from mongomem.command_line.printout import Block
 from mongomem.command_line.queries.arguments import ThreadId
 from mongomem.command_line.queries.texts import cell
 from mongomem.command_line.refusals import DONE, FAILED
+from mongomem.command_line.tables import Table
 from mongomem.display.lane_drawings import text_rail
 from mongomem.display.lanes import Layout, layout_of
 from mongomem.display.timelines import leads_to, made_by, said
 from mongomem.inspection.history import History, HistoryStep
 from mongomem.inspection.inspector import Inspector
 
-COLUMNS = ("", ">step", "source", "next", "what changed", "checkpoint")
+COLUMNS = ("", ">step", "…source", "…next", "…what changed", "checkpoint")
 
 SHORT_ID = 12
 """How many characters of an id are shown: its last, which are random. `show` and `diff` take
@@ -41,9 +42,7 @@ def history(
             help='Only this checkpoint namespace; "" is the graph itself. [default: all]',
         ),
     ] = None,
-    limit: Annotated[
-        int, typer.Option(metavar="NUMBER", min=1, help="How many checkpoints: the newest.")
-    ] = 200,
+    limit: Annotated[int, count_option("How many checkpoints: the newest.")] = 200,
 ) -> None:
     """Show the checkpoints of a thread, forks as branches, each subgraph call by itself.
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from mongomem.command_line.command import Run, command
+from mongomem.command_line.command import Run, command, count_option
 from mongomem.command_line.database import IndexOptions
-from mongomem.command_line.printout import Block, Table
+from mongomem.command_line.printout import Block
 from mongomem.command_line.queries.arguments import (
     Filters,
     Full,
@@ -20,6 +20,7 @@ from mongomem.command_line.queries.arguments import (
     filter_of,
     labels_of,
 )
+from mongomem.command_line.queries.scopes import OfUser, Page, Scope, given_labels
 from mongomem.command_line.queries.texts import (
     bytes_text,
     cell,
@@ -29,11 +30,13 @@ from mongomem.command_line.queries.texts import (
     time_text,
 )
 from mongomem.command_line.refusals import DONE, Refusal
+from mongomem.command_line.tables import Table
 from mongomem.inspection.inspector import Inspector
 from mongomem.inspection.memories import Memory, NamespaceSize, index_config
 from mongomem.inspection.plain_values import MOST, Bounds, plain
+from mongomem.memory import MongoMemory
 
-Offset = Annotated[int, typer.Option(metavar="NUMBER", min=0, help="How many to leave out before.")]
+Offset = Annotated[int, count_option("How many to leave out before.", 0)]
 
 LONGEST_VALUE = 100
 
@@ -53,6 +56,7 @@ def memories(
         ),
     ] = None,
     *,
+    user: OfUser = None,
     query: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Search by meaning and words, as the store does."),
@@ -67,24 +71,28 @@ def memories(
     How items are embedded is read from the store, where it was a model of OpenAI or the local one.
     Else --embed and --dims say it, or --memory.
     """
-    prefix, wanted = labels_of(namespace), filter_of(filters)
-    inspector = _inspector(run, index) if query is not None else Inspector(run.open())
-    found = inspector.memories(prefix, query=query, filter=wanted, limit=limit, offset=offset)
-    run.answer = MemoriesAnswer(found, limit, offset, query is not None, bounds_of(full), full)
+    labels, wanted = given_labels(namespace, user), filter_of(filters)
+    memory = _searching(run, index) if query is not None else run.open()
+    scope = Scope.of(memory, labels, user)
+    found = Inspector(memory).memories(
+        scope.prefix, query=query, filter=wanted, limit=limit, offset=offset
+    )
+    asked = " that contain what --filter says" if wanted else ""
+    page = Page(scope, limit, offset, asked)
+    run.answer = MemoriesAnswer(found, page, query is not None, bounds_of(full), full)
 
 
-def _inspector(run: Run, index: IndexOptions) -> Inspector:
+def _searching(run: Run, index: IndexOptions) -> MongoMemory:
     """Open the store with the index that is named, or else the one that its settings tell."""
     if index.config is not None:
-        return Inspector(run.open(index=index.config))
+        return run.open(index=index.config)
     memory = run.open()
-    inspector = Inspector(memory)
     if memory.store.index_config is not None:
-        return inspector
-    stored = inspector.index()
+        return memory
+    stored = Inspector(memory).index()
     told = index_config(stored)
     if told is not None:
-        return Inspector(run.open(index=told))
+        return run.open(index=told)
     if stored is None:
         raise Refusal(
             "--query needs an index, and none of the items of this store is embedded: mongomem "
@@ -102,8 +110,7 @@ class MemoriesAnswer:
     """A page of items."""
 
     memories: Sequence[Memory]
-    limit: int
-    offset: int
+    page: Page
     is_scored: bool
     bounds: Bounds
     full: bool
@@ -115,17 +122,17 @@ class MemoriesAnswer:
     @property
     def next(self) -> int | None:
         """The offset of the next page; None where this is the last."""
-        return self.offset + self.limit if len(self.memories) == self.limit else None
+        return self.page.next(len(self.memories))
 
     def json(self) -> dict[str, Any]:
         return {"items": [one.json(self.bounds) for one in self.memories], "next": self.next}
 
     def text(self) -> Iterator[Block]:
         if not self.memories:
-            yield "no items"
+            yield from self.page.nothing("items")
             return
         scores = SCORES if self.is_scored else ()
-        columns = (*scores, "namespace", "key", "updated (UTC)", "value")
+        columns = (*scores, "namespace", "key", "updated (UTC)", "~value")
         yield Table(columns, [self._row(one) for one in self.memories])
         if self.next is not None:
             yield f"there may be more: --offset {self.next}"
@@ -136,8 +143,8 @@ class MemoriesAnswer:
         value = json.dumps(plain(item.value, self.bounds), ensure_ascii=False)
         return [
             *scores,
-            cell(namespace_text(item.namespace)),
-            cell(item.key),
+            namespace_text(item.namespace),
+            item.key,
             time_text(item.updated_at),
             cell(value, MOST if self.full else LONGEST_VALUE),
         ]
@@ -155,25 +162,27 @@ def namespaces(
         ),
     ] = None,
     *,
+    user: OfUser = None,
     suffix: Annotated[
         str | None, typer.Option(metavar="SUFFIX", help="What they end with, likewise.")
     ] = None,
-    max_depth: Annotated[
-        int | None,
-        typer.Option(metavar="NUMBER", min=1, help="Cut them to so many labels."),
-    ] = None,
+    max_depth: Annotated[int | None, count_option("Cut them to so many labels.")] = None,
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> None:
     """List the namespaces that hold items, in order, with how many they hold."""
-    found = Inspector(run.open()).namespaces(
-        labels_of(namespace),
-        suffix=labels_of(suffix),
+    labels, ending = given_labels(namespace, user), labels_of(suffix)
+    memory = run.open()
+    scope = Scope.of(memory, labels, user)
+    found = Inspector(memory).namespaces(
+        scope.prefix,
+        suffix=ending,
         max_depth=max_depth,
         limit=limit,
         offset=offset,
     )
-    run.answer = NamespacesAnswer(found, limit, offset)
+    asked = f" that end with {suffix}" if ending else ""
+    run.answer = NamespacesAnswer(found, Page(scope, limit, offset, asked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +190,7 @@ class NamespacesAnswer:
     """A page of namespaces."""
 
     namespaces: Sequence[NamespaceSize]
-    limit: int
-    offset: int
+    page: Page
 
     @property
     def exit_code(self) -> int:
@@ -191,14 +199,14 @@ class NamespacesAnswer:
     @property
     def next(self) -> int | None:
         """The offset of the next page; None where this is the last."""
-        return self.offset + self.limit if len(self.namespaces) == self.limit else None
+        return self.page.next(len(self.namespaces))
 
     def json(self) -> dict[str, Any]:
         return {"namespaces": [one.json() for one in self.namespaces], "next": self.next}
 
     def text(self) -> Iterator[Block]:
         if not self.namespaces:
-            yield "no namespaces"
+            yield from self.page.nothing("namespaces")
             return
         yield namespace_table(self.namespaces)
         if self.next is not None:
@@ -208,7 +216,7 @@ class NamespacesAnswer:
 def namespace_table(found: Sequence[NamespaceSize]) -> Table:
     """Show namespaces with what they hold."""
     rows = [
-        [cell(namespace_text(one.namespace)), count_text(one.items), bytes_text(one.stored)]
+        [namespace_text(one.namespace), count_text(one.items), bytes_text(one.stored)]
         for one in found
     ]
     return Table(("namespace", ">items", ">stored"), rows)

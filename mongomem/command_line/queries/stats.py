@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from mongomem.command_line.command import Run, command
-from mongomem.command_line.printout import Block, Table, progress
+from mongomem.command_line.command import Run, command, count_option
+from mongomem.command_line.printout import Block, progress
 from mongomem.command_line.queries.memories import namespace_table
-from mongomem.command_line.queries.texts import bytes_text, cell, count_text, ratio_text
+from mongomem.command_line.queries.texts import bytes_text, count_text, ratio_text
 from mongomem.command_line.refusals import DONE
+from mongomem.command_line.tables import Table
 from mongomem.inspection.inspector import Inspector
 from mongomem.inspection.statistics import Statistics
 from mongomem.inspection.thread_channels import ChannelUse
@@ -30,9 +31,7 @@ def stats(
         ),
     ] = None,
     *,
-    largest: Annotated[
-        int, typer.Option(metavar="NUMBER", min=0, help="How many of the largest are shown.")
-    ] = 10,
+    largest: Annotated[int, count_option("How many of the largest are shown.", 0)] = 10,
 ) -> None:
     """Add up what the database holds: per collection, thread, channel and namespace.
 
@@ -80,9 +79,10 @@ class StatisticsAnswer:
         yield _collections(found)
         if not found.is_whole:
             yield "\nonly what was read before it was interrupted:"
-        yield f"\n{found.threads:,} threads, {_shared(found.total.logical, found.total.stored)}"
+        yield f"\n{_threads_line(found)}"
         if found.threads:
             yield _threads(found)
+            yield SHARING
             yield ""
             yield _channels(found)
         yield f"\n{found.namespaces:,} namespaces with {found.items:,} items"
@@ -90,18 +90,27 @@ class StatisticsAnswer:
             yield namespace_table(found.largest_namespaces())
 
 
-def _shared(logical: int, stored: int) -> str:
-    ratio = ratio_text(logical / stored if stored else None)
+SHARING = (
+    "sharing is state divided by stored. It grows with what checkpoints have in common;\n"
+    "below 1 values are small, and the documents around them take more room than they"
+)
+"""What stands below a table that has that column."""
+
+
+def _threads_line(found: Statistics) -> str:
+    """Say what all threads come to."""
+    total = found.total
+    ratio = ratio_text(total.logical / total.stored if total.stored else None)
     return (
-        f"{bytes_text(logical)} of state in {bytes_text(stored)} stored: {ratio} bytes of state "
-        "for each"
+        f"{found.threads:,} threads: {bytes_text(total.logical)} of state, stored in "
+        f"{bytes_text(total.stored)} (sharing {ratio})"
     )
 
 
 def _collections(found: Statistics) -> Table:
     rows = [
         [
-            cell(one.name),
+            one.name,
             count_text(one.documents),
             *map(bytes_text, (one.bytes, one.disk, one.indexes)),
         ]
@@ -113,7 +122,7 @@ def _collections(found: Statistics) -> Table:
 def _threads(found: Statistics) -> Table:
     rows = [
         [
-            cell(name),
+            name,
             count_text(size.checkpoints),
             bytes_text(size.stored),
             bytes_text(size.logical),
@@ -127,7 +136,7 @@ def _threads(found: Statistics) -> Table:
 def _channels(found: Statistics) -> Table:
     rows = [
         [
-            cell(name),
+            name,
             count_text(size.values),
             bytes_text(size.logical),
             bytes_text(size.largest),
@@ -155,7 +164,7 @@ class ThreadAnswer:
     def text(self) -> Iterator[Block]:
         rows = [
             [
-                cell(name),
+                name,
                 count_text(use.values),
                 bytes_text(use.stored),
                 bytes_text(use.logical),
@@ -164,3 +173,4 @@ class ThreadAnswer:
             for name, use in self.channels.items()
         ]
         yield Table(("channel", ">values", ">stored", ">state", ">sharing"), rows)
+        yield SHARING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,18 @@ LONGEST_SPAN = timedelta(days=365 * 60)
 8.2)."""
 
 FIELD = re.compile(r"[^$.][^.]*")
+
+
+def expiry_of(ttl: timedelta) -> int:
+    """Return after how many seconds documents of an unused thread expire: one stamp later than the
+    thread reads as absent, so that no living one loses a document.
+    """
+    return math.ceil((ttl + ttl / STAMP_FRACTION).total_seconds())
+
+
+def ttl_of(expiry: float) -> timedelta:
+    """Return the time to live that documents expire by."""
+    return timedelta(seconds=expiry * STAMP_FRACTION / (STAMP_FRACTION + 1))
 
 
 def lifetime(ttl: object) -> timedelta | NotProvided | None:

@@ -113,9 +113,7 @@ def _laid_out(
     marks = {one.mark for one in columns}
     if needed <= room or (CUT in marks and TEXT not in marks):
         return _narrowed(columns, max(room, needed)), [beside]
-    most = max(width - len(INDENT), 1)
-    narrow = [_Column(TEXT, min(one.width, most)) if one.mark == TEXT else one for one in columns]
-    return narrow, _packed(narrow, width)
+    return _packed(columns, width)
 
 
 def _narrowed(columns: Sequence[_Column], room: int) -> list[_Column]:
@@ -131,17 +129,24 @@ def _narrowed(columns: Sequence[_Column], room: int) -> list[_Column]:
     return found
 
 
-def _packed(columns: Sequence[_Column], width: int) -> list[list[int]]:
-    """Put as many columns beside each other as a line has room for, and the next ones below."""
+def _packed(
+    columns: Sequence[_Column], width: int
+) -> tuple[Sequence[_Column], Sequence[Sequence[int]]]:
+    """Put as many columns beside each other as a line has room for, and the next ones below. A text
+    takes the rest of its line.
+    """
+    placed: list[_Column] = []
     groups: list[list[int]] = [[]]
     left = width
     for at, one in enumerate(columns):
-        if groups[-1] and one.width > left:
+        if groups[-1] and one.least > left:
             groups.append([])
             left = width - len(INDENT)
+        own = _Column(TEXT, min(one.width, max(left, 1))) if one.mark == TEXT else one
+        placed.append(own)
         groups[-1].append(at)
-        left -= one.width + len(GAP)
-    return groups
+        left -= own.width + len(GAP)
+    return placed, groups
 
 
 def _row_lines(

@@ -143,7 +143,11 @@ def test_indexes(memory: MongoMemory, mongo_client: MongoClient, database_name: 
 def test_what_expires(memory: MongoMemory, mongo_client: MongoClient, database_name: str) -> None:
     database = mongo_client[database_name]
     MongoSaver(mongo_client, database_name, ttl=timedelta(days=10)).setup()
-    assert examined(memory)["facts"]["thread_ttl_seconds"] == 950_400
+    facts = examined(memory)["facts"]
+    assert (facts["thread_ttl_seconds"], facts["threads_expire_after_seconds"]) == (
+        864_000,
+        950_400,
+    )
     database[WRITES].drop_index("expiry")
     database[ITEMS].drop_index("by_expiry")
     old = utc_now() - timedelta(days=2)

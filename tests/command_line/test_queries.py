@@ -321,12 +321,12 @@ def test_stats(ask: Asked, mongo_client: MongoClient, filled: str) -> None:
     assert found["chunks"] == documents
     text = printed(ask("stats"))
     assert "\n9 threads: " in text
-    assert text.count("\nsharing is state divided by stored.") == 1
+    assert text.count("\nsharing: state divided by stored.") == 1
     own = told(ask("stats", "chat", "--json"))
     assert own["thread_id"] == "chat"
     assert {"(checkpoint)", "messages"} <= {one["channel"] for one in own["channels"]}
     assert "\nmessages " in printed(ask("stats", "chat"))
-    assert "\nsharing is state divided by stored." in printed(ask("stats", "chat"))
+    assert "\nsharing: state divided by stored." in printed(ask("stats", "chat"))
 
 
 def test_pages_of_stats_come_to_the_same(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
 
 from pymongo.errors import OperationFailure
 
-from mongomem.checkpoint.context import STAMP_FRACTION, Context
+from mongomem.checkpoint.context import Context, expiry_of, ttl_of
 from mongomem.checkpoint.documents.collections import EXPIRY, indexes, is_own_id
 from mongomem.checkpoint.plans.delete import clean_now_and_then
 from mongomem.engine.commands import INDEX_NOT_FOUND, DropIndex
@@ -19,8 +18,7 @@ from mongomem.schema.ownership import Owned, check_ownership
 async def create_indexes(context: Context) -> None:
     """Create the indexes that are not there; set the expiry where the saver has a TTL."""
     ttl = context.options.ttl if isinstance(context.options.ttl, timedelta) else None
-    # Documents go one stamp later than they read as absent, so that no living thread loses one.
-    expire_after = None if ttl is None else math.ceil((ttl + ttl / STAMP_FRACTION).total_seconds())
+    expire_after = None if ttl is None else expiry_of(ttl)
     await ensure_indexes(
         indexes(context.options.collections, context.options.metadata_keys, expire_after)
     )
@@ -81,8 +79,7 @@ async def read_stored_ttl(context: Context) -> None:
     if not isinstance(context.options.ttl, timedelta):
         for index in await read_indexes(context.checkpoints) or ():
             if index["name"] == EXPIRY:
-                seconds = index["expireAfterSeconds"] * STAMP_FRACTION / (STAMP_FRACTION + 1)
-                context.caches.found_ttl = timedelta(seconds=seconds)
+                context.caches.found_ttl = ttl_of(index["expireAfterSeconds"])
     context.caches.is_set_up = True
 
 

@@ -6,7 +6,6 @@ import re
 from datetime import timedelta
 
 from mongomem.arguments import shown
-from mongomem.command_line.changes.questions import counted
 from mongomem.command_line.refusals import Refusal
 
 UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -14,8 +13,6 @@ UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)([mhdw])")
 
 DURATION_METAVAR = "TIME"
-
-SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 
 
 def duration_of(option: str, text: str | None) -> timedelta | None:
@@ -37,13 +34,3 @@ def duration_of(option: str, text: str | None) -> timedelta | None:
             f"{shown(text)}"
         )
     return time
-
-
-def span_text(span: timedelta) -> str:
-    """Return a span of time in words, such as "90 days" or "1 day 12 hours", to the second."""
-    left, parts = max(round(span.total_seconds()), 1), []
-    for unit, length in SECONDS.items():
-        number, left = divmod(left, length)
-        if number:
-            parts.append(counted(number, unit))
-    return " ".join(parts)

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from mongomem.command_line.command import Run, command
 from mongomem.command_line.printout import Block, progress
-from mongomem.command_line.queries.texts import bytes_text, count_text, json_line
+from mongomem.command_line.queries.texts import bytes_text, count_text, json_line, span_text
 from mongomem.command_line.refusals import DONE, FAILED
 from mongomem.inspection.examination.findings import Finding, Findings
 from mongomem.inspection.inspector import Inspector
 
 WIDTH = 22
 """Characters of the name of a fact."""
+
+SPANS = {
+    "thread_ttl_seconds": "thread ttl",
+    "threads_expire_after_seconds": "threads expire after",
+}
+"""Facts that are told in days and hours, and what they are called then."""
 
 
 @command()
@@ -48,7 +55,9 @@ class DoctorAnswer:
 
     def text(self) -> Iterator[Block]:
         for name, value in self.findings.facts.items():
-            yield f"{name.replace('_', ' '):<{WIDTH}} {_fact(value)}"
+            if name in SPANS and value is not None:
+                value = span_text(timedelta(seconds=value))
+            yield f"{SPANS.get(name, name.replace('_', ' ')):<{WIDTH}} {_fact(value)}"
         found = self.findings.sorted()
         for one in found:
             yield from _lines(one)

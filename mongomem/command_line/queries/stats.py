@@ -91,8 +91,8 @@ class StatisticsAnswer:
 
 
 SHARING = (
-    "sharing is state divided by stored. It grows with what checkpoints have in common;\n"
-    "below 1 values are small, and the documents around them take more room than they"
+    "sharing: state divided by stored. It grows with what checkpoints have in common.\n"
+    "Below 1, values are so small that the documents around them take more room."
 )
 """What stands below a table that has that column."""
 

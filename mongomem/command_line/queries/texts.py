@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from mongomem.display.markup import one_line
@@ -18,10 +18,22 @@ INDENT = "  "
 LONGEST_LINE = 80
 """Characters of a value that stands in one line."""
 
+SECONDS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
+
 
 def time_text(moment: datetime) -> str:
     """Return a time to the second, in UTC."""
     return f"{moment.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S}"
+
+
+def span_text(span: timedelta) -> str:
+    """Return a span of time in words, such as "90 days" or "1 day 12 hours", to the second."""
+    left, parts = max(round(span.total_seconds()), 1), []
+    for unit, length in SECONDS.items():
+        number, left = divmod(left, length)
+        if number:
+            parts.append(f"{number} {unit}{'' if number == 1 else 's'}")
+    return " ".join(parts)
 
 
 def bytes_text(count: int | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from mongomem.cache.documents.entry import Collections as CacheCollections
 from mongomem.cache.documents.entry import indexes_for as cache_indexes
 from mongomem.cache.documents.entry import is_own_id as is_cache_id
+from mongomem.checkpoint.context import ttl_of
 from mongomem.checkpoint.documents.collections import EXPIRY, is_own_id
 from mongomem.checkpoint.documents.collections import indexes as saver_indexes
 from mongomem.checkpoint.documents.fields import SCHEMA_VERSION, utc
@@ -128,14 +129,16 @@ def _see_ttl(
         if name in held
     ]
     first = seconds[0] if seconds else None
-    findings.facts["thread_ttl_seconds"] = first
+    expiry = int(first) if isinstance(first, int | float) else None
+    ttl = None if expiry is None else ttl_of(expiry).total_seconds()
+    findings.facts |= {"thread_ttl_seconds": ttl, "threads_expire_after_seconds": expiry}
     if len(set(seconds)) > 1:
         findings.warning(
             "ttl_differs",
             f"{pair[0]} and {pair[1]} have different times to live: {seconds}",
             "run setup() of a saver with the ttl that is meant",
         )
-    return int(first) if isinstance(first, int | float) else None
+    return expiry
 
 
 def _compare(

@@ -102,7 +102,7 @@ def _see_clock(findings: Findings, now: datetime, told: Any) -> None:
     if not isinstance(told, datetime):
         return
     drift = utc(told) - now
-    findings.facts["clock_drift_seconds"] = round(drift.total_seconds(), 1)
+    findings.facts["clock_drift_seconds"] = round(drift.total_seconds(), 1) + 0.0  # no -0.0
     if abs(drift) > LARGEST_DRIFT:
         findings.warning(
             "clock",

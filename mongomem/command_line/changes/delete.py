@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from mongomem.command_line.changes.durations import DURATION_METAVAR, duration_of
-from mongomem.command_line.changes.questions import ask, counted, first_rows, names
+from mongomem.command_line.changes.questions import ask, first_rows, names
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.printout import Block, progress
-from mongomem.command_line.queries.texts import bytes_text, count_text, time_text
+from mongomem.command_line.queries.texts import bytes_text, count_text, counted, time_text
 from mongomem.command_line.refusals import DONE, GOES_ON, Refusal
 from mongomem.command_line.tables import Table
 from mongomem.memory import MongoMemory

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from mongomem.arguments import shown
-from mongomem.command_line.changes.questions import ask, counted, names
+from mongomem.command_line.changes.questions import ask, names
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.printout import Block
 from mongomem.command_line.queries.arguments import labels_of
-from mongomem.command_line.queries.texts import namespace_text
+from mongomem.command_line.queries.texts import counted, namespace_text
 from mongomem.command_line.refusals import DONE, FAILED, GOES_ON
 from mongomem.upkeep.removals import UserSize, size_of_user
 from mongomem.user_data import Erased

@@ -16,10 +16,11 @@ import typer
 from mongomem.arguments import shown
 from mongomem.backup.exports import Export, Exported
 from mongomem.backup.selection import Selection
-from mongomem.command_line.changes.questions import counted, left_out_lines
+from mongomem.command_line.changes.questions import left_out_lines
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.printout import progress
 from mongomem.command_line.queries.arguments import labels_of
+from mongomem.command_line.queries.texts import counted
 from mongomem.command_line.refusals import DONE, FAILED, Failure, Refusal
 from mongomem.memory import MongoMemory
 

@@ -15,10 +15,11 @@ import typer
 from mongomem.arguments import shown
 from mongomem.backup.imports import Import, ImportReport
 from mongomem.command_line.changes.export import PIPE
-from mongomem.command_line.changes.questions import counted, left_out_lines
+from mongomem.command_line.changes.questions import left_out_lines
 from mongomem.command_line.command import Run, command
 from mongomem.command_line.database import WHOLE_VALUE, IndexOptions
 from mongomem.command_line.printout import progress
+from mongomem.command_line.queries.texts import counted
 from mongomem.command_line.refusals import DONE, FAILED, GOES_ON, Failure, Refusal
 from mongomem.errors import InvalidInputError
 from mongomem.inspection.inspector import Inspector

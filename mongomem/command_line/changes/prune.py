@@ -13,9 +13,10 @@ from mongomem.backup.selection import every_thread_id
 from mongomem.checkpoint.retention.policy import Retention
 from mongomem.command_line.changes.durations import DURATION_METAVAR, duration_of
 from mongomem.command_line.changes.policies import POLICY_METAVAR, policy_of
-from mongomem.command_line.changes.questions import ask, counted, first_rows, left_out_lines
+from mongomem.command_line.changes.questions import ask, first_rows, left_out_lines
 from mongomem.command_line.command import Run, Yes, command, count_option
 from mongomem.command_line.printout import Block, progress
+from mongomem.command_line.queries.texts import counted
 from mongomem.command_line.refusals import DONE, FAILED, GOES_ON, Refusal
 from mongomem.command_line.tables import Table
 from mongomem.memory import MongoMemory
@@ -88,14 +89,15 @@ def _of_threads(
 
 def _remove(run: Run, remove: Callable[[PruneAnswer], None], *, dry_run: bool, yes: bool) -> None:
     """Count what would go, and ask whether it shall, unless that is known; then remove it."""
+    is_shown = False
     if dry_run or not yes:
-        run.answer = counted_before = PruneAnswer(dry_run=True)
-        remove(counted_before)
+        run.answer = before = PruneAnswer(dry_run=True)
+        remove(before)
         if dry_run:
             return
-        if not counted_before.is_nothing:
-            ask(run, counted_before, f"Remove {counted_before.what}?", yes=False)
-    run.answer = answer = PruneAnswer(dry_run=False)
+        if not before.is_nothing:
+            is_shown = ask(run, before, f"Remove {before.what}?", yes=False)
+    run.answer = answer = PruneAnswer(dry_run=False, is_shown=is_shown)
     remove(answer)
 
 
@@ -113,9 +115,16 @@ def _retain(memory: MongoMemory, retention: Retention, answer: PruneAnswer) -> N
 
 @dataclass(frozen=True, slots=True)
 class PruneAnswer:
-    """What went, or would go."""
+    """What went, or would go.
+
+    Attributes:
+        dry_run: Whether nothing was removed.
+        is_shown: Whether what goes of which thread was shown before.
+        report: What went, or would go.
+    """
 
     dry_run: bool
+    is_shown: bool = False
     report: Pruned = field(default_factory=Pruned)
 
     @property
@@ -143,6 +152,7 @@ class PruneAnswer:
         report = self.report
         rows = [(one, "all", "") for one in report.deleted]
         rows += [(one, str(removed), str(hidden)) for one, removed, hidden in report.first]
-        yield from first_rows(Table(["thread", ">removed", ">hidden"], rows))
+        if not self.is_shown:
+            yield from first_rows(Table(["thread", ">removed", ">hidden"], rows))
         yield from left_out_lines(report.left_out)
         yield f"{self.what} would go" if self.dry_run else f"removed {self.what}"

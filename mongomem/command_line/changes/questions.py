@@ -14,25 +14,20 @@ MOST_LINES = 20
 """How many things are named; ``--json`` names up to 1,000."""
 
 
-def counted(number: int, thing: str) -> str:
-    """Return how many things: "1 thread", "2 threads", "2 memories"."""
-    if number == 1:
-        return f"1 {thing}"
-    has_ies = thing.endswith("y") and thing[-2] not in "aeiou"
-    return f"{number} {thing[:-1]}ies" if has_ies else f"{number} {thing}s"
-
-
-def ask(run: Run, answer: Answer, question: str, *, yes: bool) -> None:
-    """Show what will go to who is asked, and ask. What was shown is not printed again.
+def ask(run: Run, answer: Answer, question: str, *, yes: bool) -> bool:
+    """Show what will go to who is asked, and ask; return whether it was shown. Then it is not
+    printed again.
 
     Raises:
         Refusal: The answer is no, or there is nobody to ask.
     """
-    if not yes and sys.stdin.isatty() and not run.as_json:
+    is_shown = not yes and sys.stdin.isatty() and not run.as_json
+    if is_shown:
         print_answer(answer)
         run.answer = None
     run.confirm(question, yes=yes)
     run.answer = answer
+    return is_shown
 
 
 def first_rows(table: Table) -> list[str | Table]:

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from mongomem.command_line.changes.questions import MOST_LINES, counted
+from mongomem.command_line.changes.questions import MOST_LINES
 from mongomem.command_line.command import Run, command
 from mongomem.command_line.database import IndexOptions
 from mongomem.command_line.printout import progress
+from mongomem.command_line.queries.texts import counted
 from mongomem.command_line.refusals import DONE, FAILED, GOES_ON, Refusal
 from mongomem.errors import ReindexError
 from mongomem.inspection.inspector import Inspector

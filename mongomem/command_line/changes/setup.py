@@ -10,11 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from mongomem.command_line.changes.durations import DURATION_METAVAR, duration_of
-from mongomem.command_line.changes.questions import counted
 from mongomem.command_line.command import Run, Yes, command
 from mongomem.command_line.database import IndexOptions
 from mongomem.command_line.printout import Block
-from mongomem.command_line.queries.texts import span_text
+from mongomem.command_line.queries.texts import counted, span_text
 from mongomem.command_line.refusals import DONE, GOES_ON
 from mongomem.command_line.tables import Table
 from mongomem.memory import MongoMemory

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mongomem.command_line.changes.questions import counted
 from mongomem.command_line.command import Run, Yes, command
+from mongomem.command_line.queries.texts import counted
 from mongomem.command_line.refusals import DONE, GOES_ON
 from mongomem.upkeep.shard_keys import Sharding
 

@@ -11,7 +11,7 @@ import typer
 from mongomem.command_line.command import Run, command, count_option
 from mongomem.command_line.printout import Block, progress
 from mongomem.command_line.queries.memories import namespace_table
-from mongomem.command_line.queries.texts import bytes_text, count_text, ratio_text
+from mongomem.command_line.queries.texts import bytes_text, count_text, counted, ratio_text
 from mongomem.command_line.refusals import DONE
 from mongomem.command_line.tables import Table
 from mongomem.inspection.inspector import Inspector
@@ -85,7 +85,8 @@ class StatisticsAnswer:
             yield SHARING
             yield ""
             yield _channels(found)
-        yield f"\n{found.namespaces:,} namespaces with {found.items:,} items"
+        items = f"{counted(found.namespaces, 'namespace')} with {counted(found.items, 'item')}"
+        yield f"\n{items if found.items else 'no items'}"
         if found.namespaces:
             yield namespace_table(found.largest_namespaces())
 
@@ -99,10 +100,12 @@ SHARING = (
 
 def _threads_line(found: Statistics) -> str:
     """Say what all threads come to."""
+    if not found.threads:
+        return "no threads"
     total = found.total
     ratio = ratio_text(total.logical / total.stored if total.stored else None)
     return (
-        f"{found.threads:,} threads: {bytes_text(total.logical)} of state, stored in "
+        f"{counted(found.threads, 'thread')}: {bytes_text(total.logical)} of state, stored in "
         f"{bytes_text(total.stored)} (sharing {ratio})"
     )
 

@@ -32,13 +32,21 @@ def span_text(span: timedelta) -> str:
     for unit, length in SECONDS.items():
         number, left = divmod(left, length)
         if number:
-            parts.append(f"{number} {unit}{'' if number == 1 else 's'}")
+            parts.append(counted(number, unit))
     return " ".join(parts)
 
 
 def bytes_text(count: int | None) -> str:
     """Return a number of bytes; a question mark where it is not known."""
     return "?" if count is None else text_of_bytes(count)
+
+
+def counted(number: int, thing: str) -> str:
+    """Return how many things: "1 thread", "2 threads", "2,000 memories"."""
+    if number == 1:
+        return f"1 {thing}"
+    has_ies = thing.endswith("y") and thing[-2] not in "aeiou"
+    return f"{number:,} {thing[:-1]}ies" if has_ies else f"{number:,} {thing}s"
 
 
 def count_text(count: int | None) -> str:

@@ -604,6 +604,7 @@ WRONG: list[tuple[str, int, str]] = [
         2,
         "--policy: keep_last must be a whole number from 1 on, not 0",
     ),
+    ("prune --policy keep_last=1,keep_last=5 --yes", 2, "--policy names a field twice: "),
     ("prune --policy 7d --yes", 2, "--policy takes fields such as keep_last=10,older_than=7d"),
     ("prune --policy idle_threads=soon", 2, "idle_threads of --policy takes a time such as 30m"),
     ("prune odd --policy keep_last=1", 2, "--policy says what goes from every thread"),

@@ -97,6 +97,12 @@ WRONG: list[tuple[str, int, str]] = [
     ("threads --uri mongodb://localhost --db a.b", 2, ""),
     ("threads --limit 0 --uri x", 2, "Invalid value for '--limit': "),
     ("threads --filter x --uri x", 2, "--filter takes KEY=VALUE, such as source=loop, not 'x'"),
+    ("threads --filter x=1 --filter x=2 --uri x", 2, "--filter names the key 'x' twice"),
+    (
+        "threads --before 9999-12-31T23:59:59-23:00 --uri x",
+        2,
+        "--before takes a time from the year 1 to 9999, not '9999-12-31T23:59:59-23:00'",
+    ),
     ("history", 2, "Missing argument 'THREAD': mongomem history --help tells more"),
     ("memories a..b", 2, "a namespace is labels joined by dots, such as ada.memories: 'a..b'"),
     (

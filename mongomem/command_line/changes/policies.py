@@ -27,7 +27,10 @@ def policy_of(text: str | None) -> Retention | None:
     """
     if text is None:
         return None
-    given = dict(_field(part) for part in text.split(","))
+    fields = [_field(part) for part in text.split(",")]
+    given = dict(fields)
+    if len(given) < len(fields):
+        raise Refusal(f"--policy names a field twice: {shown(text)}")
     try:
         return Retention(**given)
     except ConfigurationError as error:

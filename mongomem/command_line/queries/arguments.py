@@ -52,13 +52,15 @@ def filter_of(given: Iterable[str] | None) -> dict[str, Any]:
     """Return what is to be contained.
 
     Raises:
-        Refusal: One has no ``=``, or is nested too deeply.
+        Refusal: One has no ``=``, is nested too deeply, or has the key of another.
     """
     wanted: dict[str, Any] = {}
     for one in given or ():
         key, separator, value = one.partition("=")
         if not separator or not key:
             raise Refusal(f"--filter takes KEY=VALUE, such as source=loop, not {shown(one)}")
+        if key in wanted:
+            raise Refusal(f"--filter names the key {shown(key)} twice")
         wanted[key] = _value(key, value)
     return wanted
 
@@ -73,7 +75,11 @@ def _value(key: str, text: str) -> Any:
 
 
 def before_of(given: str | None) -> datetime | str | None:
-    """Return a time, in UTC where it says nothing else; what is none is the id of a thread."""
+    """Return a time, in UTC where it says nothing else; what is none is the id of a thread.
+
+    Raises:
+        Refusal: It is a time that no clock has in UTC.
+    """
     if given is None:
         return None
     try:
@@ -81,7 +87,16 @@ def before_of(given: str | None) -> datetime | str | None:
         moment = datetime.fromisoformat(given[:-1] + "+00:00" if given.endswith("Z") else given)
     except ValueError:
         return given
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
+    try:
+        return (
+            moment.astimezone(timezone.utc)
+            if moment.tzinfo
+            else moment.replace(tzinfo=timezone.utc)
+        )
+    except OverflowError:
+        raise Refusal(
+            f"--before takes a time from the year 1 to 9999, not {shown(given)}"
+        ) from None
 
 
 def labels_of(namespace: str | None) -> tuple[str, ...]:

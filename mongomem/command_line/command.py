@@ -22,6 +22,7 @@ from __future__ import annotations
 import inspect
 import logging
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -30,6 +31,7 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
+from mongomem.arguments import without_secrets
 from mongomem.command_line.database import DatabaseOptions, check_presence, open_memory
 from mongomem.command_line.printout import Answer, print_answer, print_error, print_json
 from mongomem.command_line.refusals import DONE, Refusal, code_of, is_foreseen, line_of
@@ -134,6 +136,8 @@ def _run(
     logging.getLogger("langgraph.checkpoint.serde").setLevel(logging.ERROR)
     code, line = DONE, None
     with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.showwarning = _tell_warning
         run = Run(database, as_json, stack)
         try:
             function(run, **given)
@@ -149,6 +153,11 @@ def _run(
     if line is not None:
         print_error(line)
     return code
+
+
+def _tell_warning(message: Warning | str, *_where: object, **_more: object) -> None:
+    """Print a warning, such as one of an option that the driver does not know, as one line."""
+    print_error(without_secrets(" ".join(str(message).split())))
 
 
 def _groups(function: CommandFunction) -> dict[str, Any]:

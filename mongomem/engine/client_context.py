@@ -275,7 +275,7 @@ class Connection:
         """
         if not isinstance(self.open_timeout, NotProvided):
             return self.open_timeout
-        given = {name.lower() for name in (*_options_in(self.uri), *self.client_options)}
+        given = {name.lower() for name in (*_numbers_in(self.uri), *self.client_options)}
         if "timeoutms" in given and client.options.timeout:
             return float(client.options.timeout)
         if "serverselectiontimeoutms" in given:
@@ -352,9 +352,11 @@ def _without_quotations(error: Exception) -> str:
     return re.sub(r"""(?<!\w)(["']).*\1""", "...", str(error)).rstrip(".")
 
 
-def _options_in(uri: str) -> list[str]:
-    """Return the names of the options that a connection string has."""
-    return re.findall(r"[?&;](\w+)=", uri)
+def _numbers_in(uri: str) -> list[str]:
+    """Return the names of the options that a connection string gives a number. Of what is none
+    PyMongo warns, and takes its default.
+    """
+    return re.findall(r"[?&;](\w+)=\d", uri)
 
 
 def _hosts(client: Any) -> list[str]:

@@ -195,6 +195,7 @@ WAITS: dict[str, tuple[str, dict[str, Any], float | None]] = {
     ),
     "what bounds every operation": ("?timeoutMS=300&serverSelectionTimeoutMS=9000", {}, 0.3),
     "no bound of operations": ("?timeoutMS=0&serverSelectionTimeoutMS=300", {}, 0.3),
+    "what is no number": ("?timeoutMS=soon&serverSelectionTimeoutMS=-9", {}, 5),
     "not at all": ("?serverSelectionTimeoutMS=0", {}, 0.001),
     "given beside it": (
         "?serverSelectionTimeoutMS=9000&timeoutMS=9000",
@@ -205,6 +206,7 @@ WAITS: dict[str, tuple[str, dict[str, Any], float | None]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*must be:UserWarning")
 @pytest.mark.parametrize("case", WAITS)
 def test_entering_waits_as_long_as_the_user_says(case: str) -> None:
     query, options, seconds = WAITS[case]

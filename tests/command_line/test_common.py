@@ -80,6 +80,13 @@ def test_no_server_is_one_line(
     assert told["exit_code"] == 1
 
 
+def test_warnings_of_the_driver_are_one_line(mongo_uri: str, database_name: str) -> None:
+    asked = ["doctor", "--uri", f"{mongo_uri}&noSuchOption=1", "--db", database_name]
+    ran = mongomem(*asked)
+    assert (ran.returncode, len(ran.stderr.splitlines())) == (0, 1)
+    assert ran.stderr.startswith("mongomem: Unknown option")
+
+
 NAME_IT = "name the server by --uri URI, by the environment variable MONGODB_URI, or by --local"
 WRONG: list[tuple[str, int, str]] = [
     ("threads", 2, NAME_IT),

@@ -31,7 +31,7 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
-from mongomem.arguments import without_secrets
+from mongomem.arguments import shown, without_secrets
 from mongomem.command_line.database import DatabaseOptions, check_presence, open_memory
 from mongomem.command_line.printout import Answer, print_answer, print_error, print_json
 from mongomem.command_line.refusals import DONE, Refusal, code_of, is_foreseen, line_of
@@ -49,7 +49,13 @@ MOST_NUMBER = 2**31 - 1
 
 def count_option(help: str, least: int = 1) -> Any:
     """Return an option that takes a number from `least` on, which the server can count to."""
-    return typer.Option(metavar="NUMBER", min=least, max=MOST_NUMBER, help=help)
+    return typer.Option(metavar="NUMBER", min=least, callback=_countable, help=help)
+
+
+def _countable(value: int | None) -> int | None:
+    if value is not None and value > MOST_NUMBER:
+        raise typer.BadParameter(f"{shown(value)} is more than {MOST_NUMBER}")
+    return value
 
 
 @dataclass(slots=True)

@@ -45,14 +45,17 @@ def test_importing_the_package_imports_no_command_line(tmp_path: Path) -> None:
 
 
 def test_help_and_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = lines_of(capsys, tmp_path)
+    code, whole, _ = lines_of(capsys, tmp_path)
     assert code == 2
-    assert "migrate" in out
+    assert {*COMMANDS} <= {*whole.split()}
+    assert not [line for line in whole.splitlines()[1:] if line.endswith("...")]
     assert lines_of(capsys, tmp_path, "--version") == (0, f"{version('mongomem')}\n", "")
     assert lines_of(capsys, tmp_path, "no-such")[::2] == (
         2,
         "mongomem: No such command 'no-such': mongomem --help tells more\n",
     )
+    code, out, _ = lines_of(capsys, tmp_path, "delete", "--help")
+    assert out.startswith("Usage: mongomem delete [OPTIONS] [THREAD]...\n")
     code, out, _ = lines_of(capsys, tmp_path, "migrate", "--help")
     assert code == 0
     assert "Exit codes: 0 all is there" in out

@@ -24,7 +24,7 @@ def delete(
     run: Run,
     *,
     threads: Annotated[
-        list[str] | None, typer.Argument(metavar="[THREAD]...", help="Ids of threads.")
+        list[str] | None, typer.Argument(metavar="THREAD", help="Ids of threads.")
     ] = None,
     idle_for: Annotated[
         str | None,

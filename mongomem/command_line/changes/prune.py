@@ -30,7 +30,7 @@ def prune(
     run: Run,
     *,
     threads: Annotated[
-        list[str] | None, typer.Argument(metavar="[THREAD]...", help="Ids of threads.")
+        list[str] | None, typer.Argument(metavar="THREAD", help="Ids of threads.")
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every thread.")] = False,
     keep_last: Annotated[int, count_option("How many to keep in each namespace.")] = 1,

@@ -23,7 +23,7 @@ def shard(
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Print the commands that shard the collections, for mongosh; or issue them."""
+    """Print the commands that shard the collections, or issue them."""
     memory = run.open(may_be_new=True)
     sharding = Sharding.of(memory)
     if issue:

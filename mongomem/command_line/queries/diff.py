@@ -43,7 +43,7 @@ def diff(
     full: Full = False,
     imports: Imports = None,
 ) -> None:
-    """Show what became of the channels of one state in another one.
+    """Show what differs between two states of a thread.
 
     Messages are told apart by their ids, elements of other lists by their places, members of
     objects by their names.

@@ -26,10 +26,11 @@ SPANS = {
 
 @command()
 def doctor(run: Run) -> None:
-    """Look for what is wrong or slow: the server, indexes, expiry, large threads, damaged data.
+    """Look for what is wrong or slow.
 
-    Reads a bounded sample, and writes nothing. Of each finding it says how bad it is and what to do
-    about it. Exit code 1 where something is to be done.
+    Looks at the server, indexes, expiry, large threads and damaged data. Reads a bounded sample,
+    and writes nothing. Of each finding it says how bad it is and what to do about it. Exit code 1
+    where something is to be done.
     """
     inspector = Inspector(run.open(may_be_empty=True))
     about = ""

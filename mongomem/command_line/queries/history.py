@@ -44,10 +44,10 @@ def history(
     ] = None,
     limit: Annotated[int, count_option("How many checkpoints: the newest.")] = 200,
 ) -> None:
-    """Show the checkpoints of a thread, forks as branches, each subgraph call by itself.
+    """Show the checkpoints of a thread as a tree.
 
-    Oldest first. What changed are the channels with a new value, and how long it is. Exit code 1
-    where a checkpoint cannot be read.
+    Oldest first, forks as branches, each subgraph call by itself. What changed are the channels
+    with a new value, and how long it is. Exit code 1 where a checkpoint cannot be read.
     """
     run.answer = HistoryAnswer(
         Inspector(run.open()).history(thread, namespace=namespace, limit=limit)

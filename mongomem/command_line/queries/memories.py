@@ -50,7 +50,7 @@ def memories(
     namespace: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAMESPACE]",
+            metavar="NAMESPACE",
             help="What namespaces begin with, labels joined by dots. [default: all]",
             show_default=False,
         ),
@@ -66,10 +66,11 @@ def memories(
     offset: Offset = 0,
     full: Full = False,
 ) -> None:
-    """List the items of a store, newest first; with --query those that answer best, with scores.
+    """List the items of a store, or search them.
 
-    How items are embedded is read from the store, where it was a model of OpenAI or the local one.
-    Else --embed and --dims say it, or --memory.
+    Newest first; with --query those that answer best, with scores. How items are embedded is read
+    from the store, where it was a model of OpenAI or the local one. Else --embed and --dims say it,
+    or --memory.
     """
     labels, wanted = given_labels(namespace, user), filter_of(filters)
     memory = _searching(run, index) if query is not None else run.open()
@@ -156,7 +157,7 @@ def namespaces(
     namespace: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAMESPACE]",
+            metavar="NAMESPACE",
             help="What they begin with, labels joined by dots; * is any label. [default: all]",
             show_default=False,
         ),
@@ -170,7 +171,7 @@ def namespaces(
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> None:
-    """List the namespaces that hold items, in order, with how many they hold."""
+    """List the namespaces that hold items, and how many."""
     labels, ending = given_labels(namespace, user), labels_of(suffix)
     memory = run.open()
     scope = Scope.of(memory, labels, user)

@@ -40,7 +40,7 @@ def show(
     checkpoint: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CHECKPOINT]",
+            metavar="CHECKPOINT",
             help="The id of a checkpoint, or its end. [default: the newest]",
             show_default=False,
         ),
@@ -50,10 +50,10 @@ def show(
     full: Full = False,
     imports: Imports = None,
 ) -> None:
-    """Show the state of a thread: its values, its pending writes, what its nodes ask.
+    """Show the state of a thread, and what it waits for.
 
-    Long values are cut unless --full is said. Objects whose classes are not imported are shown as
-    the data they hold.
+    Its values, its pending writes, what its nodes ask. Long values are cut unless --full is said.
+    Objects whose classes are not imported are shown as the data they hold.
     """
     look_here()
     import_modules(imports or [])

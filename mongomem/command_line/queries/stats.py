@@ -25,7 +25,7 @@ def stats(
     thread: Annotated[
         str | None,
         typer.Argument(
-            metavar="[THREAD]",
+            metavar="THREAD",
             help="Only the channels of this thread. [default: the database]",
             show_default=False,
         ),
@@ -33,11 +33,11 @@ def stats(
     *,
     largest: Annotated[int, count_option("How many of the largest are shown.", 0)] = 10,
 ) -> None:
-    """Add up what the database holds: per collection, thread, channel and namespace.
+    """Add up what takes the room.
 
-    Stored bytes are those of the documents; state is what the checkpoints would take if each kept
-    all of its values for itself. Reads everything once, page by page, on the server; Ctrl-C shows
-    what was added up so far.
+    Per collection, thread, channel and namespace. Stored bytes are those of the documents; state is
+    what the checkpoints would take if each kept all of its values for itself. Reads everything
+    once, page by page, on the server; Ctrl-C shows what was added up so far.
     """
     inspector = Inspector(run.open())
     if thread is not None:

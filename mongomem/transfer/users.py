@@ -63,7 +63,7 @@ class Imported:
         memories: How many memories were stored, also those that were there and are the same; not
             those that are newer than the document's.
         without_vectors: How many of those had vectors where they come from, and have none now: the
-            store has no index. ``MongoStore.reindex`` of one that has makes them.
+            store has no index. ``MongoStore.reindex`` of a store with one makes them.
     """
 
     user_id: str

@@ -16,7 +16,6 @@ from langgraph.store.sqlite import SqliteStore
 from pymongo import MongoClient
 
 from mongomem import LocalServer, MongoSaver, MongoStore
-from mongomem.command_line import sources as opened_sources
 from mongomem.migration.mongodb_items import ITEMS
 from mongomem.migration.mongodb_threads import CHECKPOINTS, WRITES
 from support.command_line import (
@@ -247,7 +246,11 @@ WRONG: list[tuple[str, int, str]] = [
         f"--from-saver: app:make_async gives a coroutine and no BaseCheckpointSaver{ASYNC}",
     ),
     ("--from-saver app:fail", 1, "--from-saver: app:fail fails: ValueError: no such database"),
-    ("--from-mongo mongodb://127.0.0.1:1", 1, f"--from-mongo: MongoDBThreads: {NO_SERVER}"),
+    (
+        "--from-mongo mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=500",
+        1,
+        f"--from-mongo: MongoDBThreads: {NO_SERVER}",
+    ),
     (
         "--from-mongo postgres://ada:secret@localhost",
         2,
@@ -264,9 +267,7 @@ def test_wrong_usage_is_one_line(
     tmp_path: Path,
     mongo_uri: str,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(opened_sources, "OPEN_TIMEOUT", 0.5)
     (tmp_path / "app.py").write_text(APPLICATION, "utf-8")
     told = lines_of(capsys, tmp_path, "migrate", "--uri", mongo_uri, *arguments.split())
     assert told == (code, "", f"mongomem: {line}\n")

@@ -102,7 +102,7 @@ def test_threads(ask: Asked) -> None:
     text = printed(ask("threads", "--limit", "3"))
     assert "odd \\u{1b}[2J" in text
     assert text.endswith("there may be more: --before chat\n")
-    assert printed(ask("threads", "--before", "2020-01-01")) == "no threads\n"
+    assert printed(ask("threads", "--before", "2020-01-01")) == "no threads behind 2020-01-01\n"
     ran = ask("threads", "--before", "nowhere")
     assert (ran.stdout, ran.returncode, ran.stderr.count("\n")) == ("", 1, 1)
     assert ran.stderr.startswith("mongomem: there is no thread 'nowhere' in this database: ")
@@ -293,7 +293,12 @@ def test_memories_of_a_user_whose_id_holds_dots(
     assert said("namespaces", "--suffix", "x") == "no namespaces that end with x\n"
     assert said("threads", "--user", "a.b") == (
         "no threads that have user_id 'a.b' in their metadata\n"
-        "--filter KEY=VALUE looks for another metadata key\n"
+        "--filter KEY=VALUE looks for any key; mongomem show tells those of a thread\n"
+    )
+    asked = ("threads", "--user", "a.b", "--filter", "n=2", "--before", "2020-01-01")
+    assert said(*asked).splitlines()[0] == (
+        "no threads that have user_id 'a.b' in their metadata and contain what --filter says "
+        "behind 2020-01-01"
     )
 
 

@@ -80,14 +80,14 @@ class StatisticsAnswer:
         if not found.is_whole:
             yield "\nonly what was read before it was interrupted:"
         yield f"\n{_threads_line(found)}"
-        if found.threads:
+        if found.threads and found.most:
             yield _threads(found)
             yield SHARING
             yield ""
             yield _channels(found)
         items = f"{counted(found.namespaces, 'namespace')} with {counted(found.items, 'item')}"
         yield f"\n{items if found.items else 'no items'}"
-        if found.namespaces:
+        if found.namespaces and found.most:
             yield namespace_table(found.largest_namespaces())
 
 

@@ -48,7 +48,14 @@ def threads(
     wanted, start = filter_of(filters), before_of(before)
     memory = run.open()
     found = Inspector(memory).threads(user=user, filter=wanted, limit=limit, before=start)
-    run.answer = ThreadsAnswer(found, limit, None if user is None else (memory._user_key, user))
+    conditions = _conditions(memory._user_key, user, wanted)
+    run.answer = ThreadsAnswer(found, limit, conditions, before)
+
+
+def _conditions(user_key: str, user: str | None, filter: dict[str, Any]) -> list[str]:
+    """Say in words what threads had to fulfil."""
+    whose = [] if user is None else [f"have {user_key} {shown(user)} in their metadata"]
+    return [*whose, "contain what --filter says"] if filter else whose
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +65,14 @@ class ThreadsAnswer:
     Attributes:
         threads: They.
         limit: How many at most.
-        user: The metadata key that names users, and the user whose threads were asked for.
+        conditions: What they had to fulfil.
+        before: Behind what they had to be.
     """
 
     threads: Sequence[SizedThread]
     limit: int
-    user: tuple[str, str] | None
+    conditions: Sequence[str]
+    before: str | None
 
     @property
     def exit_code(self) -> int:
@@ -87,12 +96,11 @@ class ThreadsAnswer:
             yield f"there may be more: --before {quote(self.last)}"
 
     def _nothing(self) -> Iterator[str]:
-        if self.user is None:
-            yield "no threads"
-            return
-        key, user = self.user
-        yield f"no threads that have {key} {shown(user)} in their metadata"
-        yield "--filter KEY=VALUE looks for another metadata key"
+        asked = f" that {' and '.join(self.conditions)}" if self.conditions else ""
+        behind = f" behind {self.before}" if self.before else ""
+        yield f"no threads{asked}{behind}"
+        if self.conditions:
+            yield "--filter KEY=VALUE looks for any key; mongomem show tells those of a thread"
 
 
 def _row(one: SizedThread) -> list[str]:

@@ -8,8 +8,10 @@ stand below the others.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+from operator import attrgetter
+from typing import TypeAlias
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
@@ -27,7 +29,7 @@ INDENT = "  "
 LEAST = {TEXT: 24, CUT: 8}
 """To how many places a column gives way beside others."""
 
-Rows = Sequence[Sequence[str]]
+Rows: TypeAlias = Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,12 @@ class _Column:
     """A column.
 
     Attributes:
+        at: Which it is.
         mark: One of `NUMBER`, `TEXT` and `CUT`, or empty.
         width: How many places a cell has.
     """
 
+    at: int
     mark: str
     width: int
 
@@ -68,6 +72,10 @@ class _Column:
     def least(self) -> int:
         """How many places it needs beside others."""
         return min(self.width, LEAST.get(self.mark, self.width))
+
+    def within(self, room: int) -> _Column:
+        """Return it as wide as there is room for, where it gives way."""
+        return replace(self, width=min(self.width, max(room, 1))) if self.mark in LEAST else self
 
     def lines(self, cell: str) -> list[str]:
         """Return a cell as one line or more, none of them padded."""
@@ -82,6 +90,10 @@ class _Column:
         return f"{space}{text}" if self.mark == NUMBER else f"{text}{space}"
 
 
+Lines: TypeAlias = list[list[_Column]]
+"""The columns that stand beside each other, and below them others."""
+
+
 def lines_of(table: Table, width: int | None) -> TableLines:
     """Return the lines of a table.
 
@@ -92,27 +104,25 @@ def lines_of(table: Table, width: int | None) -> TableLines:
     marks = [one[0] if one[:1] in (NUMBER, TEXT, CUT) else "" for one in table.columns]
     names = [one.removeprefix(mark) for one, mark in zip(table.columns, marks, strict=True)]
     rows = [[visible(cell) for cell in row] for row in table.rows]
-    whole = [
-        _Column(mark, max(map(cell_len, cells)))
-        for mark, cells in zip(marks, zip(names, *rows, strict=True), strict=True)
-    ]
-    columns, groups = _laid_out(whole, width)
-    header = [*_row_lines(names, columns, groups)]
-    return TableLines(header, [line for row in rows for line in _row_lines(row, columns, groups)])
+    lines = _laid_out(_columns(marks, [names, *rows]), width)
+    header, *body = ([*_row_lines(row, lines)] for row in [names, *rows])
+    return TableLines(header, [*chain(*body)])
 
 
-def _laid_out(
-    columns: Sequence[_Column], width: int | None
-) -> tuple[Sequence[_Column], Sequence[Sequence[int]]]:
-    """Return the columns as wide as they may be, and which of them stand beside each other."""
-    beside = range(len(columns))
+def _columns(marks: Sequence[str], rows: Rows) -> list[_Column]:
+    """Return the columns, as wide as the longest of their cells."""
+    widths = (max(map(cell_len, cells)) for cells in zip(*rows, strict=True))
+    return [_Column(at, *one) for at, one in enumerate(zip(marks, widths, strict=True))]
+
+
+def _laid_out(columns: list[_Column], width: int | None) -> Lines:
     if width is None:
-        return columns, [beside]
+        return [columns]
     room = width - len(GAP) * (len(columns) - 1)
     needed = sum(one.least for one in columns)
     marks = {one.mark for one in columns}
     if needed <= room or (CUT in marks and TEXT not in marks):
-        return _narrowed(columns, max(room, needed)), [beside]
+        return [_narrowed(columns, max(room, needed))]
     return _packed(columns, width)
 
 
@@ -120,47 +130,40 @@ def _narrowed(columns: Sequence[_Column], room: int) -> list[_Column]:
     """Share out the room that is left by the columns that stay whole: who needs less than an equal
     share leaves the rest to the others.
     """
-    found = [*columns]
-    giving = sorted((one.width, at) for at, one in enumerate(columns) if one.mark in LEAST)
-    left = room - sum(one.width for one in columns if one.mark not in LEAST)
-    for rank, (needed, at) in enumerate(giving):
-        width = min(needed, left // (len(giving) - rank))
-        found[at], left = _Column(columns[at].mark, width), left - width
-    return found
+    found = {one.at: one for one in columns}
+    giving = sorted((one for one in columns if one.mark in LEAST), key=attrgetter("width"))
+    left = room - sum(one.width for one in columns if one not in giving)
+    while giving:
+        one = giving[0].within(left // len(giving))
+        found[one.at], giving = one, giving[1:]
+        left -= one.width
+    return [*found.values()]
 
 
-def _packed(
-    columns: Sequence[_Column], width: int
-) -> tuple[Sequence[_Column], Sequence[Sequence[int]]]:
+def _packed(columns: Sequence[_Column], width: int) -> Lines:
     """Put as many columns beside each other as a line has room for, and the next ones below. A text
     takes the rest of its line.
     """
-    placed: list[_Column] = []
-    groups: list[list[int]] = [[]]
+    lines: Lines = [[]]
     left = width
-    for at, one in enumerate(columns):
-        if groups[-1] and one.least > left:
-            groups.append([])
+    for one in columns:
+        if lines[-1] and one.least > left:
+            lines.append([])
             left = width - len(INDENT)
-        own = _Column(TEXT, min(one.width, max(left, 1))) if one.mark == TEXT else one
-        placed.append(own)
-        groups[-1].append(at)
-        left -= own.width + len(GAP)
-    return placed, groups
+        placed = one.within(left)
+        lines[-1].append(placed)
+        left -= placed.width + len(GAP)
+    return lines
 
 
-def _row_lines(
-    row: Sequence[str], columns: Sequence[_Column], groups: Sequence[Sequence[int]]
-) -> Iterator[str]:
+def _row_lines(row: Sequence[str], lines: Lines) -> Iterator[str]:
     """Give the lines of a row; none for columns that stand below and have nothing in it."""
-    for number, group in enumerate(groups):
-        if number and not any(row[at] for at in group):
+    for number, columns in enumerate(lines):
+        if number and not any(row[one.at] for one in columns):
             continue
-        own = [columns[at] for at in group]
-        cells = [columns[at].lines(row[at]) for at in group]
-        for parts in zip_longest(*cells, fillvalue=""):
-            padded = (one.padded(part) for one, part in zip(own, parts, strict=True))
-            yield f"{INDENT if number else ''}{GAP.join(padded)}".rstrip()
+        indent = INDENT if number else ""
+        for parts in zip_longest(*(one.lines(row[one.at]) for one in columns), fillvalue=""):
+            yield f"{indent}{GAP.join(map(_Column.padded, columns, parts))}".rstrip()
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -103,14 +103,16 @@ def _item_json(stored: StoredItem, document: Document, depth: int) -> dict[str, 
         "value": _readable(stored.value),
         "created_at": stored.fields["created_at"].isoformat(),
         "updated_at": stored.updated_at.isoformat(),
+        **_given({"encoded": _exact(stored.value), "ttl_minutes": stored.ttl_minutes}),
     }
-    optional = {
-        "encoded": _exact(stored.value),
-        "ttl_minutes": stored.ttl_minutes,
-        "index": document.get("index_fields"),
-        "embedded": True if entries_in(document) else None,
-    }
-    return made | {name: one for name, one in optional.items() if one is not None}
+    return made | _given(
+        {"index": document.get("index_fields"), "embedded": bool(entries_in(document)) or None}
+    )
+
+
+def _given(optional: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is not None."""
+    return {name: one for name, one in optional.items() if one is not None}
 
 
 def _exact(value: dict[str, Any]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
@@ -100,19 +100,20 @@ async def _to_go(context: InspectionContext, thread_ids: Sequence[str]) -> list[
     documents = await _documents(context, thread_ids)
     sizes = await sizes_of(context, thread_ids, SIZES_MILLISECONDS) or {}
     found = [_described(one, documents.get(one, {}), sizes.get(one)) for one in thread_ids]
-    if absent := [
-        one.thread_id
-        for one in found
-        if one.is_empty and not (one.was_deleted or _says_when(documents.get(one.thread_id)))
-    ]:
-        raise ThreadNotFoundError(
-            f"there is no thread {', '.join(map(shown, absent))} in this database"
-        )
+    _check_there(one for one in found if documents.get(one.thread_id, {}).get("updated_at") is None)
     return found
 
 
-def _says_when(document: Document | None) -> bool:
-    return document is not None and document.get("updated_at") is not None
+def _check_there(doubtful: Iterable[ThreadToGo]) -> None:
+    """Refuse threads that hold nothing, and were not deleted before.
+
+    Raises:
+        ThreadNotFoundError: One is of that kind.
+    """
+    if absent := [one.thread_id for one in doubtful if one.is_empty and not one.was_deleted]:
+        raise ThreadNotFoundError(
+            f"there is no thread {', '.join(map(shown, absent))} in this database"
+        )
 
 
 def _described(thread_id: str, document: Document, size: ThreadSize | None) -> ThreadToGo:

@@ -98,33 +98,29 @@ class EraseAnswer:
         return FAILED if self.undecided else DONE
 
     def json(self) -> dict[str, Any]:
-        done = self.erased
+        found = self.erased or self.size
         return {
             "dry_run": self.dry_run,
             "user_id": self.size.user_id,
             "user_key": self.size.user_key,
             "namespace": [*self.size.namespace],
-            "threads": self.size.threads if done is None else done.threads,
-            "memories": self.size.memories if done is None else done.memories,
+            "threads": found.threads,
+            "memories": found.memories,
             "undecided": self.undecided,
-            "erased": done is not None,
+            "erased": self.erased is not None,
         }
 
     def text(self) -> Iterator[Block]:
         if self.is_nothing:
             yield from self._nothing()
             return
-        told = self.json()
-        what = _counted(told["threads"], told["memories"])
-        user = shown(self.size.user_id)
+        user, found = shown(self.size.user_id), self.erased or self.size
+        what = _counted(found.threads, found.memories)
         yield f"user {user} has {what}" if self.erased is None else f"erased {what} of user {user}"
-        if told["threads"]:
-            yield f"threads: {names(told['threads'])}"
+        if found.threads:
+            yield f"threads: {names(found.threads)}"
         if self.undecided:
-            yield (
-                f"{counted(len(self.undecided), 'thread')} cannot be read, or had too many users "
-                f"to name all, and may be of this user too: {names(self.undecided)}"
-            )
+            yield _undecided(self.undecided)
 
     def _nothing(self) -> Iterator[str]:
         """Say that nothing is there, and where it was looked for."""
@@ -136,6 +132,13 @@ class EraseAnswer:
         )
         if self.has_options:
             yield "--user-key names another metadata key, --namespace another namespace"
+
+
+def _undecided(threads: Sequence[str]) -> str:
+    return (
+        f"{counted(len(threads), 'thread')} cannot be read, or had too many users to name all, and "
+        f"may be of this user too: {names(threads)}"
+    )
 
 
 def _counted(threads: Sequence[str], memories: int) -> str:

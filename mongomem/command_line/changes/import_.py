@@ -43,19 +43,23 @@ def import_(
     opened = _opened(file, run.stack)
     memory = run.open(may_be_new=True, **index.options)
     answer = ImportAnswer()
+    try:
+        _store(run, memory, opened, answer)
+    except InvalidInputError as error:
+        raise Failure(f"{shown(file)}: {error}") from error
+    run.answer = answer
+    answer.lacks_vectors = bool(answer.report.items.copied) and _lacks_vectors(memory)
+
+
+def _store(run: Run, memory: MongoMemory, file: IO[bytes], answer: ImportAnswer) -> None:
+    """Store what a file has. The answer is that of the command once something was read."""
     with progress(lambda: _progress_line(answer.report)) as tell:
 
         def told() -> None:
             run.answer = answer
             tell()
 
-        try:
-            Import(memory, opened, answer.report, told).make()
-        except InvalidInputError as error:
-            raise Failure(f"{shown(file)}: {error}") from error
-    run.answer = answer
-    report = answer.report
-    answer.lacks_vectors = bool(report.items.copied) and _lacks_vectors(memory)
+        Import(memory, file, answer.report, told).make()
 
 
 def _lacks_vectors(memory: MongoMemory) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
@@ -23,6 +23,9 @@ from mongomem.memory import MongoMemory
 from mongomem.upkeep.removals import Pruned, Pruning, threads_to_go
 
 KEEP_LATEST, DELETE = "keep_latest", "delete"
+
+NO_RULE: Mapping[str, Any] = {"strategy": KEEP_LATEST, "keep_last": 1, "older_than": None}
+"""The rule where no option says one."""
 
 
 @command(GOES_ON)
@@ -62,14 +65,14 @@ def prune(
     Exit code 1 where a thread is damaged: it is left as it is, and the others are pruned.
     """
     age, retention = duration_of("--older-than", older_than), policy_of(policy)
+    rule = {"strategy": strategy, "keep_last": keep_last, "older_than": age}
     if retention is not None:
-        if threads or age or (keep_last, strategy) != (1, KEEP_LATEST):
+        if threads or rule != NO_RULE:
             raise Refusal("--policy says what goes from every thread: leave the other options out")
         remove = partial(_retain, run.open(), retention)
     else:
         if bool(threads) == all_:
             raise Refusal("name threads, or --all: one of them")
-        rule = {"strategy": strategy, "keep_last": keep_last, "older_than": age}
         remove = partial(_prune, *_of_threads(run.open(), rule, threads or []))
     _remove(run, remove, dry_run=dry_run, yes=yes)
 

@@ -84,19 +84,18 @@ class SetupAnswer:
             yield Table(["done", "collection", "index", "expires"], rows)
         else:
             yield f"all {self.done.indexes} indexes are there"
+        yield from self._life()
+
+    def _life(self) -> Iterator[str]:
+        """Say how long threads live, and that the server deletes them a little later."""
         ttl, expiry = self.done.thread_ttl_seconds, self.done.threads_expire_after_seconds
         if ttl is not None and expiry is not None:
-            yield _life(ttl, expiry)
-
-
-def _life(ttl: float, expiry: int) -> str:
-    """Say how long threads live, and that the server deletes them a little later."""
-    life, latest = (span_text(timedelta(seconds=one)) for one in (ttl, expiry))
-    return (
-        f"a thread that nobody uses for {life} reads as gone\n"
-        f"the server deletes it after {latest}: a tenth more, since uses are noted once in a tenth "
-        "of the time"
-    )
+            life, latest = (span_text(timedelta(seconds=one)) for one in (ttl, expiry))
+            yield f"a thread that nobody uses for {life} reads as gone"
+            yield (
+                f"the server deletes it after {latest}: a tenth more, since uses are noted once in "
+                "a tenth of the time"
+            )
 
 
 def _expiry(seconds: int | None) -> str:

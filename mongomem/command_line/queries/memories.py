@@ -79,8 +79,9 @@ def memories(
         scope.prefix, query=query, filter=wanted, limit=limit, offset=offset
     )
     asked = " that contain what --filter says" if wanted else ""
-    page = Page(scope, limit, offset, asked)
-    run.answer = MemoriesAnswer(found, page, query is not None, bounds_of(full), full)
+    run.answer = MemoriesAnswer(
+        found, Page(scope, limit, offset, asked), query is not None, bounds_of(full), full
+    )
 
 
 def _searching(run: Run, index: IndexOptions) -> MongoMemory:

@@ -50,6 +50,12 @@ class Scope:
         """Return the namespace of a user, as the memory has it, or the labels that were given."""
         return cls(labels if user is None else memory.user(user).namespace, user)
 
+    @property
+    def words(self) -> str:
+        """The scope in words behind a name; none for everything."""
+        whose = "" if self.user is None else f" of user {shown(self.user)},"
+        return f"{whose} below the namespace {namespace_text(self.prefix)}" if self.prefix else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -74,10 +80,8 @@ class Page:
     def nothing(self, what: str) -> Iterator[str]:
         """Say that the page is empty, and where it was looked for."""
         prefix, user = self.scope.prefix, self.scope.user
-        whose = "" if user is None else f" of user {shown(user)},"
-        there = f"{whose} below the namespace {namespace_text(prefix)}" if prefix else ""
         behind = f" behind the first {self.offset:,}" if self.offset else ""
-        yield f"no {what}{self.asked}{behind}{there}"
+        yield f"no {what}{self.asked}{behind}{self.scope.words}"
         if prefix and not (self.asked or self.offset):
             by_user = (
                 ""

@@ -133,11 +133,8 @@ def _see_ttl(
     ttl = None if expiry is None else ttl_of(expiry).total_seconds()
     findings.facts |= {"thread_ttl_seconds": ttl, "threads_expire_after_seconds": expiry}
     if len(set(seconds)) > 1:
-        findings.warning(
-            "ttl_differs",
-            f"{pair[0]} and {pair[1]} have different times to live: {seconds}",
-            "run setup() of a saver with the ttl that is meant",
-        )
+        said = f"{' and '.join(pair)} have different times to live: {seconds}"
+        findings.warning("ttl_differs", said, "run setup() of a saver with the ttl that is meant")
     return expiry
 
 

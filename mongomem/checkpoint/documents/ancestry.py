@@ -58,6 +58,11 @@ class CheckpointNode:
     versioned: frozenset[str] = frozenset()
     delta: frozenset[str] = frozenset()
 
+    @property
+    def needs_parent(self) -> bool:
+        """Whether it is not read whole without its parent."""
+        return self.sends_in_parent or bool((self.delta & self.versioned) - self.stored)
+
     @classmethod
     def of(
         cls,

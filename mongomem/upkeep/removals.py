@@ -148,7 +148,7 @@ class Pruned:
         threads: How many threads were looked at.
         changed: How many of them something went from.
         removed: How many checkpoints went.
-        hidden: How many stay only for the replay of others.
+        hidden: How many stay, for the replay of others or for the grace.
         first: What went from the first of them: thread, removed, hidden.
     """
 

@@ -23,12 +23,15 @@ from pymongo import MongoClient
 from typing_extensions import TypedDict
 
 from mongomem import MongoSaver, MongoStore
+from mongomem.migration.item_copies import ItemCopies
+from mongomem.migration.report import Report
 from mongomem.migration.saver_threads import SaverThreads
 from mongomem.migration.store_items import StoreItems
 from mongomem.store.documents.value import as_utc
 from support.bag_of_words import bag_of_words
 from support.graphs import extend
 from support.migrations import GRAPHS, assert_same_threads, chat, config_of, copy, fill
+from support.stores import Clock
 
 pytestmark = pytest.mark.shares_database
 
@@ -231,6 +234,26 @@ def test_items_come_over_with_their_times(
     assert abs(here.created_at - as_utc(there.created_at)) < timedelta(milliseconds=1)
     again = copy(mongo_client, database_name, items=StoreItems(old_store))
     assert (again.items.copied, again.items.present) == (0, 251)
+
+
+def test_a_ttl_of_sqlite_is_not_refreshed_and_not_told(
+    mongo_client: MongoClient, database_name: str
+) -> None:
+    ttl: Any = {"default_ttl": 60, "refresh_on_read": True}
+    clock = Clock()
+    target = MongoStore(mongo_client, database_name, ttl={"default_ttl": 5}, clock=clock)
+    with SqliteStore.from_conn_string(":memory:", ttl=ttl) as old:
+        old.setup()
+        for key, minutes in (("default", 60), ("never", None), ("short", 5)):
+            old.put(("a",), key, {"n": 1}, ttl=minutes)
+        expiry = "SELECT key, expires_at FROM store ORDER BY key"
+        before = old.conn.execute(expiry).fetchall()
+        report = Report()
+        ItemCopies(StoreItems(old), target, report).make()
+        assert old.conn.execute(expiry).fetchall() == before
+    assert (report.items.copied, report.left_out.count) == (3, 0)
+    found = mongo_client[database_name]["mongomem_store_items"].find({})
+    assert [as_utc(one["expires_at"]) for one in found] == [clock.now + timedelta(minutes=5)] * 3
 
 
 def test_items_are_found_by_meaning_after_a_reindex(

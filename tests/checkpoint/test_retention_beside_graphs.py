@@ -4,6 +4,7 @@ with the same graphs on the in-memory saver, which keeps everything.
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -200,6 +201,39 @@ def test_what_waited_for_the_grace_goes(mongo_client: MongoClient, database_name
     assert len(saver.apply_retention(LAST).pruned[0].removed) > 10
     assert stored.count_documents({"type": "checkpoint"}) < 8
     assert counting(saver, 2).get_state(config).values == expected
+
+
+def test_rounds_collect_what_waited_and_its_chunks(
+    mongo_client: MongoClient, database_name: str
+) -> None:
+    """Of a thread that nobody updates any more: hidden first, then removed, then its chunks."""
+    clock = Clock()
+    saver = MongoSaver(mongo_client, database_name, clock=clock, grace=GRACE)
+    config, graph = config_of("t"), counting(saver, 2)
+    stored = mongo_client[database_name]["mongomem_checkpoints"]
+
+    def rounds(count: int) -> Iterator[tuple[int, int]]:
+        for _ in range(count):
+            a_round(saver, LAST)
+            yield (
+                stored.count_documents({"type": "checkpoint"}),
+                stored.count_documents({"idle_since": {"$exists": True}}),
+            )
+            clock.now += GRACE + MARGIN
+
+    graph.invoke(given_to("rebuilt", 0), config)
+    (*_,) = rounds(6)  # the first ones go through all threads
+    for number in range(6):
+        graph.invoke(given_to("rebuilt", number), config)
+        graph.update_state(config, {"last": random.Random(number).randbytes(9000).hex()})
+    expected = graph.get_state(config).values
+    clock.advance(minutes=1)
+    hidden, removed, collected, *later = rounds(5)
+    assert hidden[0] > removed[0]
+    assert removed[1] > 0
+    assert collected == (removed[0], 0)
+    assert later == [collected] * 2
+    assert graph.get_state(config).values == expected
 
 
 def node(number: int, *, hidden: bool = False, hidden_at: Any = None, delta: str = "a") -> Any:

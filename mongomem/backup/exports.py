@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from shutil import copyfileobj
+from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
 from mongomem.arguments import shown
-from mongomem.backup.lines import FORMAT, VERSION, encoded, index_in
+from mongomem.backup.lines import FORMAT, SPOOLED_BYTES, VERSION, encoded, index_in
 from mongomem.backup.page_sizes import page_size
 from mongomem.backup.selection import Selection
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents.collections import checkpoint_doc_id
-from mongomem.engine.commands import Find, slices
+from mongomem.checkpoint.plans.thread_state import MAX_ATTEMPTS, backoff
+from mongomem.engine.commands import slices
 from mongomem.memory import MongoMemory
 from mongomem.migration.parts import LeftOut
 from mongomem.migration.report import Named
@@ -26,6 +27,8 @@ from mongomem.transfer.thread_export import (
     Outline,
     ThreadJson,
     checkpoint_page,
+    count_living,
+    has_lost_any,
     thread_outline,
 )
 
@@ -63,7 +66,8 @@ class Export:
     """The export of threads and items.
 
     Threads are read one after the other while others may write: each is as it was at some moment of
-    the export. One that begins meanwhile may be left out.
+    the export. One that begins meanwhile may be left out. A thread is gathered on the disk before
+    the first of it is written.
 
     Attributes:
         memory: What is read.
@@ -116,45 +120,62 @@ class Export:
         self.file.write(encoded(line))
 
     def _thread(self, thread_id: str) -> None:
-        """Write a thread. Where nothing of it can be read, nothing is written."""
+        """Write a thread. One that loses checkpoints while it is read is read again."""
         run, context = self.memory.saver._runners.run, self.memory.saver._context()
-        outline = run(thread_outline(context, thread_id))
-        if outline is None:
-            return
-        written = self._checkpoints(context, outline)
-        if written:
-            self._write({"thread_end": {"thread_id": thread_id, "checkpoints": len(written)}})
-            self.report.threads += 1
-        self._name_damaged(outline, [one for one in outline.ids if one not in written])
+        for attempt in range(MAX_ATTEMPTS):
+            outline = run(thread_outline(context, thread_id))
+            if outline is None:
+                return
+            with SpooledTemporaryFile(SPOOLED_BYTES) as lines:
+                gathered = self._gathered(context, outline, lines)
+                if not run(has_lost_any(context, outline)):
+                    self._take(context, outline, gathered, lines)
+                    return
+            run(backoff(attempt))
+        self._leave_out(
+            thread_id, "it lost checkpoints each time that it was read: export it again"
+        )
 
-    def _checkpoints(self, context: Context, outline: Outline) -> set[str | bytes]:
-        """Write the checkpoints of a thread; return the `_id` of each."""
-        run, gathered = self.memory.saver._runners.run, ThreadJson(context)
-        written = set[str | bytes]()
+    def _gathered(
+        self, context: Context, outline: Outline, lines: IO[bytes]
+    ) -> Collection[str | bytes]:
+        """Write the checkpoints of a thread to a file; return the `_id` of each."""
+        run, gathered = self.memory.saver._runners.run, ThreadJson(context, outline)
         for ids in slices(outline.ids, PAGE_SIZE):
             for stored, writes in run(checkpoint_page(context, outline, ids)):
                 run(gathered.add(stored, writes))
-                if gathered.checkpoints:
-                    self._checkpoint(gathered, begins=None if written else outline)
-                    written.add(checkpoint_doc_id(stored.ref))
-        return written
+                for some in slices(gathered.pieces.take(), PIECES_PER_LINE):
+                    lines.write(encoded({"pieces": some}))
+                lines.writelines(encoded({"checkpoint": one}) for one in gathered.checkpoints)
+                gathered.checkpoints.clear()
+                self.tell()
+        return gathered.gathered
 
-    def _checkpoint(self, gathered: ThreadJson, begins: Outline | None) -> None:
-        """Write the checkpoint that was gathered, behind its pieces."""
-        if begins is not None:
-            self._write({"thread": begins.described})
-        for some in slices(gathered.pieces.take(), PIECES_PER_LINE):
-            self._write({"pieces": some})
-        self._write({"checkpoint": gathered.checkpoints.pop()})
-        self.report.checkpoints += 1
-        self.tell()
-
-    def _name_damaged(self, outline: Outline, missing: Sequence[bytes]) -> None:
-        """Name a thread that has checkpoints which were not written, and were not removed since."""
-        context = self.memory.saver._context()
+    def _take(
+        self,
+        context: Context,
+        outline: Outline,
+        gathered: Collection[str | bytes],
+        lines: IO[bytes],
+    ) -> None:
+        """Write a thread whose checkpoints are in a file, and name it where some are damaged. Where
+        nothing of it can be read, nothing is written.
+        """
+        if gathered:
+            self._write({"thread": outline.described})
+            lines.seek(0)
+            copyfileobj(lines, self.file)
+            end = {"thread_id": outline.thread_id, "checkpoints": len(gathered)}
+            self._write({"thread_end": end})
+            self.report.threads += 1
+            self.report.checkpoints += len(gathered)
+        missing = [one for one in outline.ids if one not in gathered]
         if damaged := self.memory.saver._runners.run(count_living(context, outline, missing)):
             reason = f"{damaged} of {len(outline.ids)} checkpoints cannot be read"
-            self.report.left_out.add([LeftOut(f"thread {shown(outline.thread_id)}", reason)])
+            self._leave_out(outline.thread_id, reason)
+
+    def _leave_out(self, thread_id: str, reason: str) -> None:
+        self.report.left_out.add([LeftOut(f"thread {shown(thread_id)}", reason)])
 
     def _items(self, namespace: Namespace) -> None:
         run, context = self.memory.store._runners.run, self.memory.store._context()
@@ -171,11 +192,3 @@ class Export:
         self.report.items += len(page.items)
         self.report.left_out.add(LeftOut(shown(one), "it is damaged") for one in page.damaged)
         self.tell()
-
-
-async def count_living(context: Context, outline: Outline, ids: Sequence[bytes]) -> int:
-    """Count the checkpoints that are still there."""
-    own = {"_id": {"$in": [*ids]}, "thread_id": outline.thread_id, "epoch": outline.epoch}
-    found = await Find(context.checkpoints, own, {"touched_at": 1}) if ids else []
-    times = [one.get("touched_at") for one in found]
-    return sum(not isinstance(time, datetime) or context.is_alive(time) for time in times)

@@ -10,14 +10,11 @@ from tempfile import SpooledTemporaryFile
 from typing import IO
 
 from mongomem.arguments import shown
-from mongomem.backup.lines import Line, parsed
+from mongomem.backup.lines import SPOOLED_BYTES, Line, parsed
 from mongomem.errors import InvalidInputError
 from mongomem.transfer.given_thread import GivenCheckpoint, GivenThread
 from mongomem.transfer.json_parts import Part
 from mongomem.transfer.pieces import PieceFile, given_pieces
-
-SPOOLED_BYTES = 16 * 2**20
-"""What stays in memory; the rest of a thread goes to a temporary file."""
 
 
 @dataclass(slots=True)

@@ -16,6 +16,9 @@ LONGEST_LINE = 128 * 2**20
 """In bytes. An item is at most 16 MB, which JSON makes six times as long where it consists of
 control characters; beside that it may stand encoded once more."""
 
+SPOOLED_BYTES = 16 * 2**20
+"""What of a thread stays in memory; the rest goes to a temporary file."""
+
 KINDS = ("thread", "pieces", "checkpoint", "thread_end", "item", "end")
 
 

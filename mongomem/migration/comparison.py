@@ -103,6 +103,10 @@ def checkpoint_differences(
     yield from _checkpoint_differences(one.checkpoint, found.checkpoint)
     yield from _differing("metadata", one.metadata, found.metadata)
     yield from _differing("writes of", _writes(one), _stored_writes(found))
+    own = [*dict.fromkeys(write.task_id for write in one.writes)]
+    stored = dict.fromkeys(task_id for task_id, _, _ in found.pending_writes or ())
+    if [task_id for task_id in stored if task_id in own] != own:
+        yield "the order of its writes"
 
 
 def _checkpoint_differences(own: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from langgraph.checkpoint.base import writes_sort_key
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from mongomem.arguments import shown
@@ -24,7 +25,14 @@ from mongomem.engine.commands import Aggregate, Document, Find, ListIndexes, sli
 from mongomem.engine.runners import runners_for
 from mongomem.errors import ConfigurationError, InvalidInputError
 from mongomem.migration.blocked_types import all_revived
-from mongomem.migration.parts import LeftOut, Place, SourceCheckpoint, SourceThread, SourceWrite
+from mongomem.migration.parts import (
+    LeftOut,
+    Place,
+    SourceCheckpoint,
+    SourceThread,
+    SourceWrite,
+    source_thread,
+)
 
 PAGE_SIZE = 8
 """Checkpoints in a page: each is one document, of up to 16 MB."""
@@ -83,7 +91,7 @@ class MongoDBThreads:
         found = self._run(self._next_thread({}))
         while found is not None:
             own_id = found.get("thread_id")
-            yield _thread(own_id)
+            yield source_thread(own_id)
             same_type = {"thread_id": {"$gt": own_id}}
             any_type = {"$expr": {"$gt": ["$thread_id", {"$literal": own_id}]}}
             found = self._run(self._next_thread(same_type)) or self._run(
@@ -158,9 +166,8 @@ class MongoDBThreads:
             decoded = [self._write(one) for one in writes]
         if checkpoint["id"] != place.ref.checkpoint_id:
             raise InvalidInputError(f"its content is checkpoint {shown(checkpoint['id'])}")
-        return SourceCheckpoint(
-            place, checkpoint, metadata, sorted(decoded, key=lambda one: (one.task_path, one.idx))
-        )
+        decoded.sort(key=lambda one: writes_sort_key(one.task_path, one.task_id, one.idx))
+        return SourceCheckpoint(place, checkpoint, metadata, decoded)
 
     def _write(self, document: Document) -> SourceWrite:
         value = self._loads(document["type"], document["value"])
@@ -190,16 +197,6 @@ class MongoDBThreads:
             return {key: self._metadata(one) for key, one in stored.items()}
         kind, data = ("json", stored) if isinstance(stored, bytes) else stored
         return self._loads(kind, data)
-
-
-def _thread(own_id: object) -> SourceThread | LeftOut:
-    try:
-        thread_id = identifier("thread_id", own_id)
-        if not thread_id:
-            raise InvalidInputError("a thread_id is not empty")
-        return SourceThread(thread_id, own_id)
-    except InvalidInputError as error:
-        return LeftOut.of(f"thread {shown(own_id)}", error)
 
 
 def _ref(thread: SourceThread, document: Document) -> CheckpointRef:

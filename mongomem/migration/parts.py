@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 
 from mongomem.arguments import shown
-from mongomem.checkpoint.documents.config import CheckpointRef
-from mongomem.errors import MongomemError
+from mongomem.checkpoint.documents.config import CheckpointRef, identifier
+from mongomem.errors import InvalidInputError, MongomemError
 
 LONGEST_REASON = 200
 
@@ -126,6 +126,17 @@ class ItemSource(Protocol):
 
 
 T = TypeVar("T")
+
+
+def source_thread(own_id: object) -> SourceThread | LeftOut:
+    """Return a thread by what its source calls it."""
+    try:
+        thread_id = identifier("thread_id", own_id)
+        if not thread_id:
+            raise InvalidInputError("a thread_id is not empty")
+        return SourceThread(thread_id, own_id)
+    except InvalidInputError as error:
+        return LeftOut.of(f"thread {shown(own_id)}", error)
 
 
 def parted(found: Iterable[T | LeftOut]) -> tuple[list[T], list[LeftOut]]:

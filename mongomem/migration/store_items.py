@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 
 from langgraph.store.base import BaseStore, SearchItem
-from pymongo.errors import PyMongoError
 
 from mongomem.arguments import shown
+from mongomem.migration.lost_sources import raise_if_lost
 from mongomem.migration.parts import LeftOut, SourceItem
 from mongomem.store.documents.value import as_utc
 
 PAGE_SIZE = 100
 
-UNREACHABLE = (PyMongoError, OSError)
-"""Errors that say nothing of what was to be read."""
+DIGEST_BYTES = 16
+"""By which the items of a namespace are known that were met."""
 
 
 class StoreItems:
@@ -40,27 +41,48 @@ class StoreItems:
         try:
             while page := self._store.list_namespaces(limit=PAGE_SIZE, offset=len(found)):
                 found += [tuple(one) for one in page]
-        except UNREACHABLE:
-            raise
         except Exception as error:  # whatever a store does
+            raise_if_lost(error)
             return found, [LeftOut.of(f"namespaces behind the first {len(found)}", error)]
         return found, []
 
     def _pages_of(self, namespace: tuple[str, ...]) -> Iterator[list[SourceItem | LeftOut]]:
-        """Give the items of a namespace. A search also finds those of the namespaces below it,
-        which come with theirs. It is not to refresh a TTL: that would write.
+        """Give the items of a namespace.
+
+        A store may put items that were updated at the same time in another order for each page
+        (langgraph-checkpoint-postgres 3.2): then it gives some twice and others never. Where one
+        came twice, all are asked for once more, at once.
         """
-        offset = 0
+        offset, met = 0, set[bytes]()
         try:
-            while found := self._store.search(
-                namespace, limit=PAGE_SIZE, offset=offset, refresh_ttl=False
-            ):
+            while found := self._search(namespace, PAGE_SIZE, offset):
                 offset += len(found)
-                yield [_item(one) for one in found if tuple(one.namespace) == namespace]
-        except UNREACHABLE:
-            raise
+                yield _new_of(namespace, found, met)
+            if len(met) < offset:
+                yield _new_of(namespace, self._search(namespace, offset, 0), met)
         except Exception as error:  # whatever a store does
+            raise_if_lost(error)
             yield [LeftOut.of(f"items of {shown(namespace)} behind the first {offset}", error)]
+
+    def _search(self, namespace: tuple[str, ...], limit: int, offset: int) -> Sequence[SearchItem]:
+        """Search without refreshing a TTL: that would write."""
+        return self._store.search(namespace, limit=limit, offset=offset, refresh_ttl=False)
+
+
+def _new_of(
+    namespace: tuple[str, ...], found: Sequence[SearchItem], met: set[bytes]
+) -> list[SourceItem | LeftOut]:
+    """Return those of a page that are of a namespace and were not met before. A search also finds
+    items of the namespaces below it, which come with theirs.
+    """
+    new = []
+    for one in found:
+        named = repr((tuple(one.namespace), one.key)).encode()
+        digest = blake2b(named, digest_size=DIGEST_BYTES).digest()
+        if digest not in met and tuple(one.namespace) == namespace:
+            new.append(_item(one))
+        met.add(digest)
+    return new
 
 
 def _item(one: SearchItem) -> SourceItem | LeftOut:

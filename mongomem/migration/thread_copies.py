@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents.thread import thread_query
+from mongomem.checkpoint.documents.collections import checkpoint_doc_id
 from mongomem.checkpoint.plans.put import put
 from mongomem.checkpoint.plans.put_writes import SerializedWrite, Task, store_writes
 from mongomem.checkpoint.saver import MongoSaver
 from mongomem.checkpoint.serde.channels import serialized
 from mongomem.checkpoint.serde.place_digest import BEGAN, MILLISECOND
-from mongomem.engine.commands import BulkWrite, Update
 from mongomem.errors import (
     ContentionError,
     CorruptDataError,
@@ -32,7 +31,12 @@ from mongomem.migration.parts import (
 )
 from mongomem.migration.report import Report
 from mongomem.transfer.json_parts import CLOCKS_DIFFER
-from mongomem.transfer.stored_thread import Stored, stored_parts
+from mongomem.transfer.stored_thread import (
+    Stored,
+    date_thread,
+    stored_checkpoints,
+    stored_parts,
+)
 
 OF_ONE = (InvalidInputError, UnstorableValueError, CorruptDataError, ContentionError)
 """Errors that are those of one checkpoint or item, and not of the target."""
@@ -87,7 +91,7 @@ class ThreadCopies:
         for one in self.source.read(thread, missing):
             self._store(one, stored)
             self.tell()
-        self._date(thread, places, stored)
+        self._date(thread, places)
 
     def _count(self, places: Sequence[Place], lost: Sequence[LeftOut], stored: Stored) -> None:
         self.report.left_out.add(lost)
@@ -109,19 +113,20 @@ class ThreadCopies:
         else:
             self.report.checkpoints.copied += not is_there
 
-    def _date(self, thread: SourceThread, places: Sequence[Place], stored: Stored) -> None:
+    def _date(self, thread: SourceThread, places: Sequence[Place]) -> None:
         """Give a thread the times of its first and its last checkpoint, so that lists show it where
         it belongs. One that went on in the target keeps its last.
         """
+        run, context = self.saver._runners.run, self.saver._context()
         ordered = sorted(places, key=lambda place: place.ref.checkpoint_id or "")
         ends, _ = parted(self.source.read(thread, [ordered[0], ordered[-1]]))
-        now = self.saver._context().now()
+        now = context.now()
         times = sorted(time for one in ends if (time := _time(one, now)) is not None)
-        if times:
-            updated_at = None if stored.goes_on(one.ref for one in places) else times[-1]
-            self.saver._runners.run(
-                date_thread(self.saver._context(), thread.thread_id, times[0], updated_at)
-            )
+        if not times:
+            return
+        stored = run(stored_checkpoints(context, thread.thread_id))
+        known = {checkpoint_doc_id(one.ref) for one in places}
+        run(date_thread(context, thread.thread_id, (times[0], times[-1]), stored, known))
 
 
 def _time(one: SourceCheckpoint, now: datetime) -> datetime | None:
@@ -160,13 +165,3 @@ def _by_task(writes: Sequence[SourceWrite]) -> dict[tuple[str, str], list[Source
 def _serialized(context: Context, write: SourceWrite) -> SerializedWrite:
     value = serialized(context.serializer, "a write to channel %s", write.channel, write.value)
     return SerializedWrite(write.idx, write.channel, value)
-
-
-async def date_thread(
-    context: Context, thread_id: str, created_at: datetime, updated_at: datetime | None
-) -> None:
-    """Set when a thread was created and updated; None leaves the latter."""
-    times = {"created_at": created_at, "updated_at": updated_at}
-    changed = {name: time for name, time in times.items() if time is not None}
-    await BulkWrite(context.checkpoints, [Update(thread_query(thread_id), {"$set": changed})])
-    context.caches.invalidate_thread(thread_id)

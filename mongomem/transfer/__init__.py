@@ -4,7 +4,8 @@
     pieces         serialized values in JSON: what checkpoints share stands there once
     transcript     the messages of a thread, for people
     given_thread   what a document says of a thread
-    stored_thread  plan: what a database has of a thread
+    given_values   what it says of a checkpoint, read by the serializer
+    stored_thread  plans: what a database has of a thread; its times
     thread_export  plans: a thread as JSON
     thread_import  plans: a thread from JSON
     memories       plans: items as JSON, and back

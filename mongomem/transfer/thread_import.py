@@ -6,27 +6,21 @@ not read, no import stores.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
-
-from mongomem.arguments import shown
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.documents.checkpoint import checked_checkpoint
-from mongomem.checkpoint.documents.collections import CHECKPOINT, checkpoint_doc_id
+from mongomem.checkpoint.documents.collections import checkpoint_doc_id
 from mongomem.checkpoint.documents.config import CheckpointRef
 from mongomem.checkpoint.documents.identity import (
     MOST_MEMBERS,
     Members,
     checked_identity,
-    named,
 )
-from mongomem.checkpoint.documents.thread import read_members, thread_query
+from mongomem.checkpoint.documents.thread import read_members
 from mongomem.checkpoint.documents.thread_list import (
     Thread,
     check_labels,
@@ -34,153 +28,38 @@ from mongomem.checkpoint.documents.thread_list import (
     label_change,
     read_listed,
 )
-from mongomem.checkpoint.plans.load import deserialize, deserialize_body
 from mongomem.checkpoint.plans.put import put
-from mongomem.checkpoint.plans.put_writes import SerializedWrite, Task, store_writes
+from mongomem.checkpoint.plans.put_writes import Task, store_writes
 from mongomem.checkpoint.plans.thread_state import read_state
 from mongomem.checkpoint.plans.threads import update_thread
-from mongomem.checkpoint.serde.channels import BODY, Serialized
-from mongomem.checkpoint.serde.chunks import StoredValue
 from mongomem.engine.commands import (
     IDS_PER_COMMAND,
-    BulkWrite,
     Document,
-    Find,
-    Update,
     UpdateMany,
     slices,
 )
 from mongomem.engine.effects import Compute
-from mongomem.errors import ConfigurationError, InvalidInputError
 from mongomem.transfer.given_thread import GivenCheckpoint, GivenThread
-from mongomem.transfer.json_parts import Part
-from mongomem.transfer.pieces import GivenPieces, decode_value
-from mongomem.transfer.stored_thread import Stored
-
-TASK = ("task_id", "task_path")
+from mongomem.transfer.given_values import Decoded, decode, named_errors
+from mongomem.transfer.stored_thread import (
+    Stored,
+    date_thread,
+    stored_checkpoints,
+    stored_parts,
+)
+from mongomem.transfer.thread_export import living_document
 
 NOTHING = Stored()
 """What is there of a thread that is not there."""
 
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """A checkpoint that is imported, as the serializer reads it and as bytes; whom it names, by
-    identity key; its writes by task and path.
-    """
-
-    checkpoint: Checkpoint
-    metadata: Any
-    users: Mapping[str, tuple[str, ...]]
-    values: dict[str, Serialized]
-    writes: dict[tuple[str, str], list[SerializedWrite]]
-
-
-def decode(context: Context, thread: GivenThread, given: GivenCheckpoint) -> Decoded:
-    """Decode a checkpoint and its writes, and let the serializer read every value.
-
-    Raises:
-        InvalidInputError: One is no value, or none that the serializer reads.
-    """
-    pieces = GivenPieces.of(thread.pieces)
-    part = given.read()
-    body = _Value.of(part.member("checkpoint"), pieces)
-    parts = part.member("channels").members()
-    channels = {name: _Value.of(one, pieces) for name, one in parts}
-    bare, metadata = _body(context, given, body)
-    values = {name: one.deserialized(context, given) for name, one in channels.items()}
-    with _named_errors(part):
-        checkpoint = checked_checkpoint({**bare, "channel_values": values})
-        users = named({}, metadata, context.options.metadata_keys).by_key
-    serialized = {name: one.serialized for name, one in {BODY: body, **channels}.items()}
-    return Decoded(
-        checkpoint,
-        metadata,
-        users,
-        serialized,
-        _writes(context, given, part.member("writes"), pieces),
-    )
+MOST_PASSES = 3
+"""How often a thread is stored of which something is gone again: somebody deletes it meanwhile, or
+a retention prunes it."""
 
 
 def _is_clear(context: Context, key: str) -> bool:
     """Say whether a metadata key may stand readable in the database."""
     return context.clear_metadata is None or key in context.clear_metadata
-
-
-@contextmanager
-def _named_errors(part: Part) -> Iterator[None]:
-    """Name the part in an error about it."""
-    try:
-        yield
-    except (InvalidInputError, ConfigurationError) as error:
-        raise part.named(error) from error
-
-
-def _body(
-    context: Context, given: GivenCheckpoint, value: _Value
-) -> tuple[Checkpoint, CheckpointMetadata]:
-    """Let the serializer read the body of a checkpoint.
-
-    Raises:
-        InvalidInputError: It is none, or that of another checkpoint.
-    """
-    try:
-        checkpoint, metadata = deserialize_body(context, given.ref, value.stored, value.data)
-    except Exception as error:
-        raise value.part.named(error) from error
-    if checkpoint.get("id") != given.ref.checkpoint_id:
-        raise value.part.wrong(f"checkpoint {shown(given.ref.checkpoint_id)}")
-    return checkpoint, metadata
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """A serialized value of a document that is imported."""
-
-    part: Part
-    serialized: Serialized
-
-    @classmethod
-    def of(cls, part: Part, pieces: GivenPieces) -> _Value:
-        return cls(part, decode_value(part, pieces))
-
-    @property
-    def data(self) -> bytes:
-        return self.serialized[1]
-
-    @property
-    def stored(self) -> StoredValue:
-        kind, data = self.serialized
-        return StoredValue(kind, data, (), len(data))
-
-    def deserialized(self, context: Context, given: GivenCheckpoint) -> Any:
-        """Let the serializer read the value.
-
-        Raises:
-            InvalidInputError: It does not.
-        """
-        try:
-            return deserialize(context, given.ref, self.stored, self.data)
-        except Exception as error:
-            raise self.part.named(error) from error
-
-
-def _writes(
-    context: Context, given: GivenCheckpoint, writes: Part, pieces: GivenPieces
-) -> dict[tuple[str, str], list[SerializedWrite]]:
-    """Return the writes of a checkpoint by task and path."""
-    found: dict[tuple[str, str], list[SerializedWrite]] = {}
-    for part in writes.parts():
-        value = _Value.of(part.member("value"), pieces)
-        value.deserialized(context, given)
-        task, path = (part.member(name).identifier(optional=True) for name in TASK)
-        found.setdefault((task, path), []).append(_write(part, value))
-    return found
-
-
-def _write(part: Part, value: _Value) -> SerializedWrite:
-    idx, channel = part.member("idx").number(-(2**31)), part.member("channel").identifier()
-    return SerializedWrite(idx, channel, value.serialized)
 
 
 async def check_thread(
@@ -217,7 +96,7 @@ def _check_labels(context: Context, thread: GivenThread, before: Document | None
     """Refuse labels that cannot be set, or that have no room beside those that are there."""
     part = thread.part.member("labels")
     labels, keys = part.object(), context.options.metadata_keys
-    with _named_errors(part):
+    with named_errors(part):
         check_labels(labels, keys, context.clear_metadata)
         if before is not None and (state := read_state(context, before)) is not None:
             _, others = checked_labels(labels, keys, context.clear_metadata)
@@ -243,7 +122,7 @@ def _check_users(
         if not more:
             continue
         part = thread.part.member("users").member(key)
-        with _named_errors(part):
+        with named_errors(part):
             check_labels({key: min(more)}, keys, context.clear_metadata)
         if len(known | more) > MOST_MEMBERS:
             raise part.wrong(f"so few that the thread has at most {MOST_MEMBERS} with its own")
@@ -277,15 +156,27 @@ async def import_thread(
     """
     found = None if before is None else await _found(context, thread, before)
     known = _known_users(context, owner, before if stored.checkpoints else None)
+    for _ in range(MOST_PASSES):
+        for key, users in await _store_due(context, thread, owner, stored):
+            known.setdefault(key, set()).update(users)
+        stored = await stored_parts(context, thread.thread_id)
+        if not _due(thread, stored):
+            break
+    await _hide(context, thread.checkpoints())
+    await _label(context, thread, known, found)
+    await _date(context, thread, found, stored)
+
+
+async def _store_due(
+    context: Context, thread: GivenThread, owner: Mapping[str, str], stored: Stored
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Store what is not there of a thread; return whom that names, by identity key."""
+    named: list[tuple[str, tuple[str, ...]]] = []
     for one in _due(thread, stored):
         decoded: Decoded = await Compute(partial(decode, context, thread, one))
         await _store(context, one, decoded, owner)
-        for key, users in decoded.users.items():
-            known.setdefault(key, set()).update(users)
-    await _hide(context, thread.checkpoints())
-    await _label(context, thread, known, found)
-    await _date(context, thread, found)
-    context.caches.invalidate_thread(thread.thread_id)
+        named += decoded.users.items()
+    return named
 
 
 def _known_users(
@@ -307,13 +198,17 @@ class _Found:
     Attributes:
         listed: The thread as lists show it.
         labels: What `update_thread` has set.
-        goes_on: It has checkpoints that the document has not. Without any it may be the same
-            thread, cut short in an import, and dated by that.
+        others: The `_id` of each of its checkpoints that the document has not. Without any it may
+            be the same thread, cut short in an import, and dated by that.
     """
 
     listed: Thread
     labels: Mapping[str, Any]
-    goes_on: bool
+    others: frozenset[str | bytes]
+
+    @property
+    def goes_on(self) -> bool:
+        return bool(self.others)
 
     def labels_from(self, labels: Mapping[str, Any], updated_at: datetime) -> dict[str, Any]:
         """Return which labels of a thread that was updated then this one takes."""
@@ -325,21 +220,27 @@ class _Found:
 
 
 async def _found(context: Context, thread: GivenThread, before: Document) -> _Found:
-    own = {"type": CHECKPOINT, "thread_id": thread.thread_id, "epoch": before["epoch"]}
-    keys = {one["_id"] for one in await Find(context.checkpoints, own, {"_id": 1})}
-    given = {checkpoint_doc_id(one.ref) for one in thread.checkpoints()}
-    return _Found(read_listed(before), before.get("labels") or {}, not keys <= given)
+    """Look at a thread that was there before, first at its checkpoints: of those that are known the
+    document behind them tells the last time.
+    """
+    stored = await stored_checkpoints(context, thread.thread_id)
+    others = stored.others(one.ref for one in thread.given)
+    document = await living_document(context, thread.thread_id) or before
+    return _Found(read_listed(document), document.get("labels") or {}, others)
 
 
-async def _date(context: Context, thread: GivenThread, found: _Found | None) -> None:
+async def _date(
+    context: Context, thread: GivenThread, found: _Found | None, stored: Stored
+) -> None:
     """Give a thread the times that it had, or those of one that was there where they span more."""
     created_at, updated_at = thread.times(context.now())
     if found is not None:
         created_at = min(created_at, found.listed.created_at)
     if found is not None and found.goes_on:
         updated_at = max(updated_at, found.listed.updated_at)
-    times = {"created_at": created_at, "updated_at": updated_at}
-    await BulkWrite(context.checkpoints, [Update(thread_query(thread.thread_id), {"$set": times})])
+    copied = {checkpoint_doc_id(one.ref) for one in thread.given}
+    known = copied | (frozenset() if found is None else found.others)
+    await date_thread(context, thread.thread_id, (created_at, updated_at), stored, known)
 
 
 async def _store(

@@ -190,7 +190,7 @@ class Pruned:
         deleted: The ids of the threads that were deleted as a whole.
         changed: How many other threads something went from.
         removed: How many checkpoints went from them.
-        hidden: How many stay only for the replay of others.
+        hidden: How many stay, for the replay of others or for the grace.
         first: What went from the first of them: thread, removed, hidden.
         left_out: The threads that could not be pruned or deleted, and why. Nothing of them went.
     """

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from bson import Binary
 from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 from pymongo import MongoClient
@@ -346,6 +347,46 @@ def test_a_thread_that_waits_for_an_answer_stays(
     clock.now += GRACE + MARGIN
     a_round(saver, policy)
     assert saver.list_threads() == []
+
+
+@pytest.mark.parametrize("child_saver", [None, True])
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_question_of_a_subgraph_that_its_caller_went_on_without_is_none(
+    child_saver: Any, encrypted: bool, mongo_client: MongoClient, database_name: str
+) -> None:
+    clock = Clock()
+    aes = EncryptedSerializer.from_pycryptodome_aes(key=b"sixteen bytes...")
+    saver = MongoSaver(mongo_client, database_name, clock=clock, serde=aes if encrypted else None)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    graph = nested(saver, child_saver=child_saver)
+    graph.invoke({"log": []}, config)
+    policy = Retention(idle_threads=timedelta(days=30))
+    clock.now += timedelta(days=40)
+    assert told(saver.apply_retention(policy))[0] == set()
+    # A process that ended before the graph above had stored that it is interrupted too.
+    writes = mongo_client[database_name]["mongomem_checkpoint_writes"]
+    writes.delete_many({"channel": "__interrupt__", "checkpoint_ns": ""})
+    assert told(saver.apply_retention(policy))[0] == set()
+    graph.update_state(config, {"log": ["never mind"]}, as_node="close")
+    assert told(saver.apply_retention(policy))[0] == set()
+    clock.now += timedelta(days=40)
+    assert told(saver.apply_retention(policy))[0] == {"t"}
+
+
+@pytest.mark.parametrize("damage", [{"body": 7}, {"content.data": Binary(b"?")}])
+def test_a_question_that_cannot_be_read_counts(
+    damage: dict[str, Any], mongo_client: MongoClient, database_name: str
+) -> None:
+    clock = Clock()
+    saver = MongoSaver(mongo_client, database_name, clock=clock)
+    nested(saver).invoke({"log": []}, {"configurable": {"thread_id": "t"}})
+    mongo_client[database_name]["mongomem_checkpoint_writes"].delete_many({"checkpoint_ns": ""})
+    checkpoints = mongo_client[database_name]["mongomem_checkpoints"]
+    inner = {"type": "checkpoint", "checkpoint_ns": {"$ne": ""}}
+    checkpoints.update_many(inner, {"$set": damage})
+    clock.now += timedelta(days=40)
+    fresh = MongoSaver(mongo_client, database_name, clock=clock)
+    assert fresh.apply_retention(Retention(idle_threads=timedelta(days=30))).deleted == []
 
 
 def test_a_thread_that_waits_goes_where_that_is_asked_for(

@@ -5,6 +5,7 @@ has changed since counts all the same.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from langgraph.store.base import PutOp, SearchOp
 from pymongo import MongoClient
 
 from mongomem import MongoStore
+from mongomem.store.documents.filter_query import name_of_query, to_query
 from mongomem.store.plans import batch
+from mongomem.store.vectors.matching_ids import ID_BYTES, MOST_FILTERS, VALID_SECONDS
 from support.stepping import Stepped
-from support.stores import keys, words
+from support.stores import Clock, keys, words
 
 NS = ("users", "u1")
 ITEMS = 700
@@ -108,3 +111,157 @@ def test_what_changes_while_the_matching_ids_are_read_is_found_later(
         for _ in range(8):
             assert {*keys(store.search(NS, query="fish", filter=RARE, limit=200))} == expected
         number += 1
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def seconds() -> list[float]:
+    """What the monotonic clock of the reader shows."""
+    return [1000.0]
+
+
+@pytest.fixture
+def reader(
+    mongo_client: MongoClient, database_name: str, clock: Clock, seconds: list[float]
+) -> MongoStore:
+    """A store whose searches by `RARE` are by the ids that the first one of them listed."""
+    store = MongoStore(
+        mongo_client,
+        database_name,
+        ttl={"refresh_on_read": False},
+        clock=clock,
+        **options("vector"),
+    )
+    store._store_context = replace(store._store_context, monotonic=lambda: seconds[0])
+    return store
+
+
+def rare(reader: MongoStore, **more: Any) -> set[str]:
+    return {*keys(reader.search(NS, query="fish", filter=RARE, limit=20, **more))}
+
+
+def listed(reader: MongoStore) -> set[str] | None:
+    """Return the keys of what is kept for `RARE`."""
+    (index,) = reader._context().index_cache._indexes.values()
+    query = to_query(RARE, field="value", exact_field="exact")
+    found = index.matching(name_of_query(query), reader._context().monotonic())
+    return None if found is None else {one.rpartition("\x00")[2] for one in found}
+
+
+def expect_kept(reader: MongoStore, expected: set[str]) -> None:
+    """Fail unless a list is kept, with these among its ids."""
+    held = listed(reader)
+    assert held is not None
+    assert held >= expected
+
+
+def test_items_that_expire_while_a_list_is_kept_are_not_found(
+    reader: MongoStore, clock: Clock, mongo_client: MongoClient, database_name: str
+) -> None:
+    """By the clock at first, and then because the server has removed them."""
+    loaded(mongo_client, database_name, "vector")
+    for minutes in (1, 2, 3):
+        reader.put(NS, f"t{minutes}", value("rare", "far away"), ttl=minutes)
+    lasting = {f"r{n}" for n in range(8)}
+    assert rare(reader) == lasting | {"t1", "t2", "t3"}
+    expect_kept(reader, {"t1", "t2", "t3"})
+    clock.advance(minutes=1.5)
+    assert rare(reader) == lasting | {"t2", "t3"}
+    items = mongo_client[database_name]["mongomem_store_items"]
+    clock.advance(minutes=1)
+    items.delete_many({"expires_at": {"$lt": clock.now}})  # as the TTL index of the server does
+    assert rare(reader) == lasting | {"t3"}
+    assert rare(reader, refresh_ttl=True) == lasting | {"t3"}
+    clock.advance(minutes=2)
+    expect_kept(reader, {"t1", "t3"})
+    assert rare(reader) == lasting | {"t3"}
+    clock.advance(minutes=2)
+    assert rare(reader) == lasting
+
+
+def test_items_that_expired_before_they_were_listed_and_are_put_again_are_found(
+    reader: MongoStore, clock: Clock, mongo_client: MongoClient, database_name: str
+) -> None:
+    writer = loaded(mongo_client, database_name, "vector")
+    reader.put(NS, "t", value("rare", "far away"), ttl=1)
+    clock.advance(minutes=2)
+    lasting = {f"r{n}" for n in range(8)}
+    assert rare(reader) == lasting
+    expect_kept(reader, lasting)
+    writer.put(NS, "t", value("rare"), ttl=None)
+    assert rare(reader) == lasting | {"t"}
+
+
+@pytest.mark.parametrize("how", ["delete", "batch", "server", "another kind"])
+def test_items_that_are_deleted_while_a_list_is_kept_are_not_found(
+    how: str, reader: MongoStore, mongo_client: MongoClient, database_name: str
+) -> None:
+    writer = loaded(mongo_client, database_name, "vector")
+    lasting = {f"r{n}" for n in range(8)}
+    assert rare(reader) == lasting
+    expect_kept(reader, lasting)
+    for number in range(4):
+        key = f"r{number}"
+        if how == "delete":
+            writer.delete(NS, key)
+        elif how == "batch":
+            writer.batch([PutOp(NS, key, None), PutOp(NS, f"new{number}", value("common"))])
+        elif how == "server":
+            mongo_client[database_name]["mongomem_store_items"].delete_one({"key": key})
+        else:
+            writer.put(NS, key, value("common"))
+        lasting.discard(key)
+        assert rare(reader) == lasting
+        expect_kept(reader, lasting)
+        assert len(reader.search(NS, query="fish", filter=RARE, limit=3)) == 3
+    writer.put(NS, "r0", value("rare"))
+    assert rare(reader) == lasting | {"r0"}
+
+
+def test_a_namespace_that_is_deleted_leaves_no_list(
+    reader: MongoStore, mongo_client: MongoClient, database_name: str
+) -> None:
+    writer = loaded(mongo_client, database_name, "vector")
+    assert len(rare(reader)) == 8
+    writer.delete_namespace(NS)
+    assert rare(reader) == set()
+    reader.put(NS, "one", value("rare"))
+    assert rare(reader) == {"one"}
+
+
+def test_a_list_ends_by_the_clock_and_the_next_search_asks_again(
+    reader: MongoStore, seconds: list[float], mongo_client: MongoClient, database_name: str
+) -> None:
+    loaded(mongo_client, database_name, "vector")
+    lasting = rare(reader)
+    expect_kept(reader, lasting)
+    seconds[0] += VALID_SECONDS - 1
+    expect_kept(reader, lasting)
+    seconds[0] += 1
+    assert listed(reader) is None
+    assert rare(reader) == lasting
+    expect_kept(reader, lasting)
+
+
+def test_searches_by_many_filters_hold_no_more_than_a_few_lists(
+    reader: MongoStore, mongo_client: MongoClient, database_name: str
+) -> None:
+    writer = MongoStore(mongo_client, database_name, **options("vector"))
+    kinds = [f"kind {n}" for n in range(2 * MOST_FILTERS)]
+    items = [PutOp(NS, f"c{n}", value("common")) for n in range(ITEMS)]
+    rares = [PutOp(NS, f"{kind} {n}", value(kind, "far away")) for kind in kinds for n in range(3)]
+    writer.batch([*items, *rares])
+    reader.search(NS, query="fish")
+    (index,) = reader._context().index_cache._indexes.values()
+    bare = index.index.size
+    for _ in range(2):
+        for kind in kinds:
+            found = reader.search(NS, query="fish", filter={"kind": kind}, limit=5)
+            assert {one.value["kind"] for one in found} == {kind}
+            assert len(found) == 3
+            assert bare < index.size <= bare + MOST_FILTERS * 3 * ID_BYTES
+    assert reader._context().index_cache.size <= index.size

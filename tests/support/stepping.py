@@ -122,3 +122,25 @@ class Split:
         second = replace(command, writes=command.writes[place:]).perform(self.database)
         later = {place + index: key for index, key in (second.upserted_ids or {}).items()}
         return Reply({**(first.upserted_ids or {}), **later})
+
+
+@dataclass
+class Beside:
+    """Runs plans, and something else once, before the database command with a number (from 0) of
+    all of them.
+    """
+
+    database: Any
+    at: int
+    meanwhile: Callable[[], Any]
+    count: int = 0
+
+    def __call__(self, plan: Plan[Any]) -> Any:
+        stepped = Stepped(plan, self.database)
+        while not stepped.ended:
+            if isinstance(stepped.command, DatabaseCommand):
+                if self.count == self.at:
+                    self.meanwhile()
+                self.count += 1
+            stepped.perform(1)
+        return stepped.result

@@ -50,7 +50,7 @@ The schema, version 1. Fields in brackets are there only where they say somethin
     content                  the inline bytes of body and channels, one after the other:
                              data | packed | sealed + cipher; ``digest`` binds them to their place
     [sends_in_parent]        its pending sends are writes of its parent (format below 4)
-    [hidden]                 removed, and kept for the replay of another one
+    [hidden, hidden_at]      removed, and kept for the replay of another one; since when
     [parent_is_hidden]       its parent is
 
 A value is ``type`` (of the serializer), ``length`` (inline bytes), and where it is long ``size``

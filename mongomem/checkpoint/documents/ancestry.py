@@ -4,7 +4,9 @@ A checkpoint that is kept must stay readable as it was. Its own document suffice
 that LangGraph rebuilds from writes (``DeltaChannel``): those need the ancestors back to the nearest
 one that stores the channel's value, with their writes; and but for the sends that a checkpoint of
 format v < 4 left with its parent. Where a removal asks for such an ancestor it is hidden instead:
-kept for the replay, and in no listing.
+kept for the replay, and in no listing. A run that began at a checkpoint may put the next one on it
+after others went on and it was pruned. So where channels are rebuilt, what is pruned is hidden at
+first, and removed once it has been that for the grace.
 
 A subgraph has a namespace of its own. One whose parts name a task (``child:4f2a...``) belongs to
 one call, and goes with the checkpoint that called it. Any other (``child``, of a subgraph compiled
@@ -38,6 +40,7 @@ class CheckpointNode:
         parent_id: The checkpoint it continues, in the same namespace.
         created_at: When it was stored.
         hidden: Whether it is kept for replay only.
+        hidden_at: Since when; None where that is not known.
         run_id: The run that made it.
         caller: The checkpoint of the graph above that called this subgraph; None where its
             namespace outlives a call.
@@ -51,12 +54,18 @@ class CheckpointNode:
     parent_id: str | None
     created_at: datetime
     hidden: bool = False
+    hidden_at: datetime | None = None
     run_id: str | None = None
     caller: CheckpointRef | None = None
     sends_in_parent: bool = False
     stored: frozenset[str] = frozenset()
     versioned: frozenset[str] = frozenset()
     delta: frozenset[str] = frozenset()
+
+    @property
+    def needs_parent(self) -> bool:
+        """Whether it is not read whole without its parent."""
+        return self.sends_in_parent or bool((self.delta & self.versioned) - self.stored)
 
     @classmethod
     def of(
@@ -75,6 +84,7 @@ class CheckpointNode:
             stored.parent_id,
             stored.created_at,
             stored.hidden,
+            stored.hidden_at,
             run_id if isinstance(run_id, str) else None,
             caller_of(ref.thread_id, ref.checkpoint_ns, metadata.get("parents")),
             stored.sends_in_parent,
@@ -118,7 +128,29 @@ def all_but_newest(
     }
 
 
-def plan_removal(nodes: Sequence[CheckpointNode], to_remove: set[CheckpointRef]) -> RemovalPlan:
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How long what is pruned waits for a run that began at it.
+
+    Attributes:
+        now: The time.
+        grace: How long.
+    """
+
+    now: datetime
+    grace: timedelta
+
+    def is_over(self, node: CheckpointNode) -> bool:
+        """Say whether a checkpoint that goes has been hidden for that long. One that is not yet
+        hidden is hidden now.
+        """
+        since = node.hidden_at if node.hidden else self.now
+        return since is None or since + self.grace <= self.now
+
+
+def plan_removal(
+    nodes: Sequence[CheckpointNode], to_remove: set[CheckpointRef], wait: Wait | None = None
+) -> RemovalPlan:
     """Decide what becomes of a thread whose `to_remove` checkpoints are to go.
 
     What is kept decides, and not what goes: first the subgraphs that a removed checkpoint called
@@ -132,7 +164,7 @@ def plan_removal(nodes: Sequence[CheckpointNode], to_remove: set[CheckpointRef])
     to_remove = _with_called(nodes, to_remove)
     kept = [node for node in nodes if node.ref not in to_remove and not node.hidden]
     going = by_ref.keys() - {node.ref for node in kept}
-    needed = _needed_by(kept, by_ref)
+    needed = _needed(kept, [by_ref[ref] for ref in going], by_ref, wait)
     gone, replayed = going - needed, going & needed
     newly_hidden = {ref for ref in replayed if not by_ref[ref].hidden}
     parents = _parents(kept).items()
@@ -144,12 +176,23 @@ def plan_removal(nodes: Sequence[CheckpointNode], to_remove: set[CheckpointRef])
     )
 
 
-def _needed_by(
-    kept: Iterable[CheckpointNode], by_ref: Mapping[CheckpointRef, CheckpointNode]
+def _needed(
+    kept: Sequence[CheckpointNode],
+    going: Sequence[CheckpointNode],
+    by_ref: Mapping[CheckpointRef, CheckpointNode],
+    wait: Wait | None,
 ) -> set[CheckpointRef]:
-    """Return the ancestors that reading any of these checkpoints needs."""
+    """Return what reading any of the kept checkpoints needs, and would need of a late child of one
+    that goes.
+    """
     delta = _delta_channels(by_ref.values())
-    return {ancestor for node in kept for ancestor in _needed(node, by_ref, delta)}
+    awaited = [
+        node
+        for node in going
+        if wait is not None and delta[node.ref.checkpoint_ns] and not wait.is_over(node)
+    ]
+    own = {node.ref for node in awaited}
+    return own.union(*(_needed_ancestors(node, by_ref, delta) for node in [*kept, *awaited]))
 
 
 def _innermost_first(ref: CheckpointRef) -> tuple[int, str]:
@@ -191,7 +234,7 @@ def _delta_channels(nodes: Iterable[CheckpointNode]) -> Mapping[str, frozenset[s
     return found
 
 
-def _needed(
+def _needed_ancestors(
     node: CheckpointNode,
     by_ref: Mapping[CheckpointRef, CheckpointNode],
     delta: Mapping[str, frozenset[str]],

@@ -62,6 +62,7 @@ class StoredCheckpoint:
     sends_in_parent: bool
     parent_is_hidden: bool
     hidden: bool
+    hidden_at: datetime | None = None
 
     @property
     def size(self) -> int:
@@ -143,6 +144,7 @@ def encode_checkpoint(
         "epoch": checkpoint.epoch,
         **readable,
         **{flag: True for flag in FLAGS if getattr(checkpoint, flag)},
+        **({} if checkpoint.hidden_at is None else {"hidden_at": checkpoint.hidden_at}),
         "body": _described(checkpoint.body),
         "channels": [{"channel": channel, **_described(value)} for channel, value in channels],
         "content": serializer.seal(content, checkpoint.binding, compress),
@@ -218,7 +220,10 @@ def _record(
         channels,
         read_time(document, "touched_at"),
         read_time(document, "created_at"),
-        *(_flag(document, flag) for flag in FLAGS),
+        _flag(document, "sends_in_parent"),
+        _flag(document, "parent_is_hidden"),
+        _flag(document, "hidden"),
+        read_time(document, "hidden_at") if "hidden_at" in document else None,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import partial
 
 from langchain_core.runnables import RunnableConfig
@@ -21,6 +21,7 @@ from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents.ancestry import (
     CheckpointNode,
     RemovalPlan,
+    Wait,
     checked_rule,
     plan_removal,
 )
@@ -28,6 +29,7 @@ from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint, StoredWri
 from mongomem.checkpoint.documents.collections import (
     CHECKPOINT,
     CHUNK,
+    VISIBLE,
     all_chunks_of,
     checkpoint_doc_id,
     chunk_doc_id,
@@ -71,7 +73,8 @@ class PruneReport:
     Attributes:
         thread_id: The thread.
         removed: Configs of the checkpoints that are gone.
-        hidden: Configs of those that only a kept checkpoint's replay still reads.
+        hidden: Configs of those that only a kept checkpoint's replay still reads, and of those that
+            wait for the grace, because a run may still put on them what is rebuilt from them.
     """
 
     thread_id: str
@@ -91,7 +94,7 @@ async def prune(
     rule = checked_rule(context.now(), strategy, keep_last, older_than)
     is_dry = checked_flag("dry_run", dry_run)
     return [
-        await prune_thread(context, one, rule.to_remove, is_dry)
+        await prune_thread(context, one, rule.to_remove, is_dry, context.options.grace)
         for one in _unique_ids("thread_id", thread_ids)
     ]
 
@@ -111,7 +114,7 @@ async def delete_for_runs(context: Context, run_ids: object) -> None:
         return {node.ref for node in nodes if node.run_id in wanted}
 
     for thread_id in await _threads_of_runs(context, wanted):
-        await prune_thread(context, thread_id, to_remove, dry_run=False)
+        await prune_thread(context, thread_id, to_remove, dry_run=False, grace=timedelta(0))
 
 
 async def _threads_of_runs(context: Context, run_ids: Collection[str]) -> list[str]:
@@ -131,19 +134,22 @@ async def prune_thread(
     thread_id: str,
     to_remove: Callable[[Sequence[CheckpointNode]], set[CheckpointRef]],
     dry_run: bool,
+    grace: timedelta,
 ) -> PruneReport:
     """Remove checkpoints from a thread; then collect its garbage. A thread left without checkpoints
-    goes whole.
+    goes whole. Where channels are rebuilt from ancestors, what goes is hidden for the grace first.
     """
+    wait = Wait(context.now(), grace)
     for attempt in range(MAX_ATTEMPTS):
         threads = await _readable_thread(context, thread_id)
         nodes = await retry_if_chunk_missing(partial(_nodes, context, thread_id, threads))
-        what = plan_removal(nodes, to_remove(nodes))
+        going = to_remove(nodes)
+        what = plan_removal(nodes, going, wait if len(going) < len(nodes) else None)
         if dry_run:
             return _report(thread_id, what.removed, what.hidden)
         if not nodes or len(what.removed) < len(nodes):
             await _check_roots(context, thread_id)
-            return await _remove_checkpoints(context, thread_id, threads, what)
+            return await _remove_checkpoints(context, thread_id, threads, what, wait)
         # Everything goes, unless a put has come since: then look again.
         if await delete_thread(context, thread_id, _as_last_put(threads)):
             return _report(thread_id, what.removed, what.hidden)
@@ -179,7 +185,7 @@ def _report(
 
 
 async def _remove_checkpoints(
-    context: Context, thread_id: str, threads: Sequence[Document], what: RemovalPlan
+    context: Context, thread_id: str, threads: Sequence[Document], what: RemovalPlan, wait: Wait
 ) -> PruneReport:
     """Take from a thread what goes, what an ended life left, and the garbage, also that of a
     removal that broke off.
@@ -189,20 +195,20 @@ async def _remove_checkpoints(
     lead to would count as living.
     """
     going = what.removed + what.hidden
-    removed = await _hide_then_delete(context, thread_id, threads, going) if what else []
+    removed = await _hide_then_delete(context, thread_id, threads, going, wait) if what else []
     if threads:
-        ended = {
-            "type": CHECKPOINT,
-            "thread_id": thread_id,
-            "epoch": {"$lt": threads[0].get("epoch")},
-        }
-        await DeleteMany(context.checkpoints, ended)
+        ended = {"thread_id": thread_id, "epoch": {"$lt": threads[0].get("epoch")}}
+        await DeleteMany(context.checkpoints, {"type": CHECKPOINT, **ended})
     await retry_if_chunk_missing(partial(collect_garbage, context, thread_id))
     return _report(thread_id, removed, [ref for ref in going if ref not in removed])
 
 
 async def _hide_then_delete(
-    context: Context, thread_id: str, threads: Sequence[Document], going: Sequence[CheckpointRef]
+    context: Context,
+    thread_id: str,
+    threads: Sequence[Document],
+    going: Sequence[CheckpointRef],
+    wait: Wait,
 ) -> list[CheckpointRef]:
     """Hide what goes, plan again, and delete; return what was deleted.
 
@@ -213,13 +219,24 @@ async def _hide_then_delete(
     is by now what is hidden, hence the empty set.
     """
     await new_generation(context, thread_id)
-    await _update(context, [(going, {"$set": {"hidden": True}})])
+    await _hide(context, thread_id, going, wait.now)
     await new_generation(context, thread_id)
     family = await retry_if_chunk_missing(partial(_nodes, context, thread_id, threads))
-    final = plan_removal(family, set())
+    final = plan_removal(family, set(), wait)
     await _unlink_and_delete(context, thread_id, final)
     context.caches.invalidate_thread(thread_id)
     return final.removed
+
+
+async def _hide(
+    context: Context, thread_id: str, going: Sequence[CheckpointRef], now: datetime
+) -> None:
+    """Hide checkpoints. Those that are hidden keep the time since when."""
+    visible: Document = {"thread_id": thread_id, "hidden": VISIBLE}
+    hidden: Document = {"$set": {"hidden": True, "hidden_at": now}}
+    for refs in slices(going, IDS_PER_COMMAND):
+        ids = [checkpoint_doc_id(ref) for ref in refs]
+        await UpdateMany(context.checkpoints, {"_id": {"$in": ids}, **visible}, hidden)
 
 
 async def _update(

@@ -13,7 +13,8 @@ A **round** is a set of **scans** of the list of threads, each newest first and 
 **step** is one page of a scan. Where a round has come to stands in the settings, under the lease,
 so that any process continues it.
 
-A round looks at the threads that were updated since the round before the last began. So each thread
-is looked at twice after its last update, more than the grace apart: the first time its checkpoints
-go, the second time the chunks that nothing refers to any more.
+A round looks at the threads that were updated since the round three before it began. So each thread
+is looked at three times after its last update, more than the grace apart: first its checkpoints go,
+or are hidden where channels are rebuilt from them; then these go; at last the chunks that nothing
+refers to any more.
 """

@@ -4,7 +4,7 @@ in use. A few reads for all of them, so that threads with nothing to do cost lit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,8 +12,16 @@ from langgraph.checkpoint.serde.types import INTERRUPT
 
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents.ancestry import PruneRule
-from mongomem.checkpoint.documents.collections import CHECKPOINT, VISIBLE, all_chunks_of
-from mongomem.engine.commands import Aggregate, Document
+from mongomem.checkpoint.documents.collections import (
+    CHECKPOINT,
+    VISIBLE,
+    all_chunks_of,
+    checkpoint_doc_id,
+)
+from mongomem.checkpoint.documents.config import CheckpointRef
+from mongomem.checkpoint.plans.load import load_bodies, read_checkpoints
+from mongomem.engine.commands import Aggregate, Document, Find
+from mongomem.errors import MongomemError
 
 
 async def prunable_threads(
@@ -49,23 +57,72 @@ def _of_threads(thread_ids: Sequence[str], **more: object) -> Document:
 
 async def waiting_threads(context: Context, thread_ids: Sequence[str]) -> set[str]:
     """Return the threads that wait for an answer: the newest checkpoint of a namespace has an
-    interrupt among its pending writes.
+    interrupt among its pending writes, and for a subgraph each graph above it still stands where it
+    called.
 
     A run that was answered stores a newer checkpoint. Until then the thread counts as waiting.
     """
     asked = await _interrupted(context, thread_ids)
     if not asked:
         return set()
-    threads = sorted({thread_id for thread_id, _, _ in asked})
+    newest = await _newest(context, sorted({thread_id for thread_id, _, _ in asked}))
+    unanswered = [place for place in asked if newest.get(place[:2]) == place[2]]
+    waiting = {thread_id for thread_id, namespace, _ in unanswered if not namespace}
+    others = [place for place in unanswered if place[0] not in waiting]
+    return waiting | await _still_called(context, others, newest)
+
+
+async def _newest(context: Context, thread_ids: Sequence[str]) -> dict[tuple[str, Any], Any]:
+    """Return the id of the newest checkpoint, by thread and namespace."""
     place = {"thread_id": "$thread_id", "checkpoint_ns": "$checkpoint_ns"}
-    newest = await Aggregate(
+    found = await Aggregate(
         context.checkpoints,
         [
-            _of_threads(threads, hidden=VISIBLE),
+            _of_threads(thread_ids, hidden=VISIBLE),
             {"$group": {"_id": place, "newest": {"$max": "$checkpoint_id"}}},
         ],
     )
-    return {one["_id"]["thread_id"] for one in newest if _place(one["_id"], one["newest"]) in asked}
+    return {_place(one["_id"], None)[:2]: one["newest"] for one in found}
+
+
+async def _still_called(
+    context: Context,
+    places: Sequence[tuple[Any, Any, Any]],
+    newest: Mapping[tuple[str, Any], Any],
+) -> set[str]:
+    """Return the threads of subgraphs whose callers have not gone on without them. What cannot be
+    read counts as called.
+    """
+    threads: set[str] = set()
+    if not places:
+        return threads
+    wanted = {
+        "_id": {"$in": [checkpoint_doc_id(CheckpointRef(*place)) for place in places]},
+        "thread_id": {"$in": sorted({thread_id for thread_id, _, _ in places})},
+    }
+    for document in await Find(context.checkpoints, wanted):
+        thread_id, namespace = document["thread_id"], document.get("checkpoint_ns")
+        callers = await _callers(context, document)
+        if all(
+            newest.get((thread_id, caller)) == checkpoint_id
+            for caller, checkpoint_id in callers.items()
+            if caller != namespace
+        ):
+            threads.add(thread_id)
+    return threads
+
+
+async def _callers(context: Context, document: Document) -> Mapping[str, Any]:
+    """Return the checkpoint of each graph above a subgraph, by namespace; nothing where that cannot
+    be read.
+    """
+    try:
+        records = await read_checkpoints(context, [document])
+        ((_, metadata),) = await load_bodies(context, records)
+    except MongomemError:
+        return {}
+    parents = metadata.get("parents")
+    return parents if isinstance(parents, Mapping) else {}
 
 
 async def _interrupted(context: Context, thread_ids: Sequence[str]) -> set[tuple[Any, Any, Any]]:

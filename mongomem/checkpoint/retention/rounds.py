@@ -19,9 +19,10 @@ from mongomem.checkpoint.retention.policy import Retention
 from mongomem.checkpoint.serde.place_digest import BEGAN
 from mongomem.engine.commands import Document
 
-LONGEST_HISTORY = 3
-"""How many begins of rounds are remembered: a scan goes back to that of the round before the
-last."""
+LONGEST_HISTORY = 4
+"""How many begins of rounds are remembered. A scan goes back to the oldest of them, so a thread is
+looked at three times: first its checkpoints go, or are hidden for the grace; then the hidden ones
+go; at last the chunks that nothing refers to since."""
 
 
 class Action(Enum):

@@ -120,8 +120,9 @@ class Sweep:
             self.report.left_out[thread_id] = str(error)
 
     async def _prune(self, thread_id: str) -> None:
-        to_remove = self.policy.rule(self.context.now()).to_remove
-        went = await prune_thread(self.context, thread_id, to_remove, self.dry_run)
+        context = self.context
+        to_remove, grace = self.policy.rule(context.now()).to_remove, context.options.grace
+        went = await prune_thread(context, thread_id, to_remove, self.dry_run, grace)
         if went.removed or went.hidden:
             self.report.pruned.append(went)
 

@@ -5,6 +5,9 @@ for later searches by the same filter: an item that it leaves out matches no mor
 long as it does not change, and the index meets every change. So the changed items are added, and
 the list stays a superset of what matches. The caller reads and filters what it takes from it.
 
+An item that was deleted or has expired stays in the lists: reading it finds that out, and how long
+that can go on is bounded like the lists are.
+
 A list is good for a minute only. Somebody who reads from secondaries may get the list from one that
 is behind the one whose changes are in the index.
 """
@@ -49,14 +52,16 @@ class MatchingIds:
 
     def get(self, filter: bytes, now: float) -> set[str] | None:
         """Return a copy of the list of a filter; None where there is none that is good."""
+        self._drop_old(now)
         listed = self._lists.get(filter)
-        if listed is None or listed.valid_until <= now:
+        if listed is None:
             return None
         self._lists.move_to_end(filter)
         return {*listed.ids}
 
     def note(self, filter: bytes, ids: Iterable[str], now: float, item_count: int) -> None:
         """Keep the list of a filter, if it is short beside the number of all items."""
+        self._drop_old(now)
         self._lists[filter] = ListedIds({*ids}, now + VALID_SECONDS)
         self._lists.move_to_end(filter)
         if len(self._lists) > MOST_FILTERS:
@@ -71,6 +76,12 @@ class MatchingIds:
         for listed in self._lists.values():
             listed.ids.update(changed)
         self._drop_long(item_count)
+
+    def _drop_old(self, now: float) -> None:
+        """Drop the lists that are no longer good: each would take up what changes, and memory."""
+        for name, listed in [*self._lists.items()]:
+            if listed.valid_until <= now:
+                del self._lists[name]
 
     def _drop_long(self, item_count: int) -> None:
         for name, listed in [*self._lists.items()]:

@@ -329,6 +329,16 @@ def test_a_put_looks_once_a_grace_and_with_one_command(world: World) -> None:
     assert counts[1:] == [1, 2, 1, 2, 1, 2, 1]
 
 
+def test_a_clock_that_was_set_back_does_not_end_the_looks(world: World) -> None:
+    saver = world.saver()
+    saver.put(config("gone"), checkpoint({"count": 1}), METADATA, {})
+    saver.delete_thread("gone")
+    world.now += GRACE
+    saver._caches.tombstones_looked_for_at = world.now + 1000 * GRACE
+    saver.put(config(), checkpoint({"count": 1}), METADATA, {})
+    assert {one["thread_id"] for one in world.documents()} == {"t"}
+
+
 def test_a_look_that_fails_does_not_fail_the_put(world: World) -> None:
     recording = RecordingRunner(world.database)
     saver = _forgetful(world.saver(recording))

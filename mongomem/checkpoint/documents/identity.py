@@ -17,8 +17,7 @@ from typing import Any, TypeAlias, cast
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointMetadata, get_checkpoint_metadata
 
-from mongomem.arguments import checked_mapping, shown
-from mongomem.checkpoint.documents.config import text_of
+from mongomem.arguments import checked_mapping, shown, text_of
 from mongomem.checkpoint.documents.metadata import ANY, LARGEST_INTEGER, contains, superset_query
 from mongomem.engine.commands import Document
 from mongomem.errors import InvalidInputError
@@ -48,6 +47,9 @@ OF_A_REQUEST = frozenset(
 )
 """What a LangGraph server adds to the config of a run and keeps in no checkpoint of its own savers
 (langgraph-api 0.16): it tells of one request."""
+
+RUN = "run_id"
+"""The metadata key that names the run which made a checkpoint."""
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 """Integers as ``str`` writes them, up to a few more than BSON holds."""
@@ -108,7 +110,16 @@ def named(
     kept = {
         key: found[0] for key, found in by_key.items() if found and not _is_plain(full.get(key))
     }
-    return NamedMetadata(cast("CheckpointMetadata", full | kept), by_key)
+    return NamedMetadata(cast("CheckpointMetadata", full | _run(full) | kept), by_key)
+
+
+def _run(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return the run that metadata names by something else than a string or a number, as a UUID, by
+    its string: ``delete_for_runs`` looks for that.
+    """
+    given = metadata.get(RUN)
+    text = None if _is_plain(given) else identity(given)
+    return {} if text is None else {RUN: text}
 
 
 def _source(values: object, without: Iterable[str] = ()) -> dict[Any, Any]:

@@ -153,7 +153,9 @@ async def clean_now_and_then(context: Context) -> None:
     What fails is left to the next look: it must not fail the put that was done.
     """
     last, now = context.caches.tombstones_looked_for_at, context.now()
-    if last is None or now - last >= max(context.options.grace, SHORTEST_PAUSE):
+    pause = max(context.options.grace, SHORTEST_PAUSE)
+    # A clock that was set back must not end the looks until it comes to where it was.
+    if last is None or not timedelta(0) <= now - last < pause:
         with suppress(PyMongoError):
             await remove_tombstones(context)
 

@@ -35,6 +35,7 @@ from mongomem.checkpoint.documents.collections import (
 from mongomem.checkpoint.documents.config import CheckpointRef, identifier
 from mongomem.checkpoint.documents.fields import read_field
 from mongomem.checkpoint.documents.garbage import plan_garbage
+from mongomem.checkpoint.documents.identity import RUN, forms_of
 from mongomem.checkpoint.documents.thread import thread_query
 from mongomem.checkpoint.plans.delete import delete_thread
 from mongomem.checkpoint.plans.load import (
@@ -100,7 +101,7 @@ async def delete_for_runs(context: Context, run_ids: object) -> None:
     """Remove the checkpoints that runs made, with their writes."""
     wanted = frozenset(_unique_ids("run_id", run_ids))
     clear = context.clear_metadata
-    if clear is not None and "run_id" not in clear:
+    if clear is not None and RUN not in clear:
         raise ConfigurationError(
             "runs cannot be found: name run_id in clear_metadata, where it stands readable"
         )
@@ -115,7 +116,8 @@ async def delete_for_runs(context: Context, run_ids: object) -> None:
 
 
 async def _threads_of_runs(context: Context, run_ids: Collection[str]) -> list[str]:
-    query = {"type": CHECKPOINT, "metadata.run_id": {"$in": sorted(run_ids)}}
+    forms = [form for run_id in sorted(run_ids) for form in forms_of(run_id)]
+    query = {"type": CHECKPOINT, f"metadata.{RUN}": {"$in": forms}}
     found = await Find(context.checkpoints, query, {"thread_id": 1})
     return sorted({read_field(document, "thread_id", str) for document in found})
 
@@ -242,7 +244,8 @@ async def _unlink_and_delete(context: Context, thread_id: str, what: RemovalPlan
     await _delete_writes_of(context, thread_id, what.removed)
     if what.removed:
         keys = [checkpoint_doc_id(ref) for ref in what.removed]
-        await DeleteMany(context.checkpoints, {"_id": {"$in": keys}, "thread_id": thread_id})
+        for some in slices(keys, IDS_PER_COMMAND):
+            await DeleteMany(context.checkpoints, {"_id": {"$in": some}, "thread_id": thread_id})
 
 
 async def _delete_writes_of(

@@ -29,14 +29,8 @@ from mongomem.checkpoint.documents.checkpoint import (
     checked_checkpoint,
     encode_checkpoint,
 )
-from mongomem.checkpoint.documents.collections import (
-    chunk_doc_id,
-)
-from mongomem.checkpoint.documents.config import (
-    CheckpointRef,
-    identifier,
-    ref_of_config,
-)
+from mongomem.checkpoint.documents.collections import checkpoint_doc_id, chunk_doc_id
+from mongomem.checkpoint.documents.config import CheckpointRef, identifier, ref_of_config
 from mongomem.checkpoint.documents.identity import (
     LONGEST_IDENTITY,
     Member,
@@ -56,6 +50,7 @@ from mongomem.checkpoint.documents.thread import (
     members_after,
 )
 from mongomem.checkpoint.plans.delete import clean_now_and_then
+from mongomem.checkpoint.plans.load import read_checkpoints
 from mongomem.checkpoint.plans.setup import ensure_setup
 from mongomem.checkpoint.plans.thread_state import (
     MAX_ATTEMPTS,
@@ -81,7 +76,7 @@ from mongomem.checkpoint.serde.channels import (
 )
 from mongomem.checkpoint.serde.copies import detached, detached_values, own_copy
 from mongomem.checkpoint.serde.size_estimate import size_to_serialize
-from mongomem.engine.commands import BulkWrite, Document, Replace, Update
+from mongomem.engine.commands import BulkWrite, Document, Find, Replace, Update
 from mongomem.engine.effects import CacheUse, Compute
 from mongomem.engine.writes import OutcomeUnknownError, UpdateCommand, is_duplicate_key_only
 
@@ -116,6 +111,11 @@ class NewCheckpoint:
     def metadata(self) -> CheckpointMetadata:
         return self.named.metadata
 
+    @property
+    def parent(self) -> CheckpointRef:
+        """Where the parent is; the newest checkpoint of the namespace where there is none."""
+        return self.ref.at(self.parent_id)
+
 
 async def put(
     context: Context,
@@ -148,32 +148,41 @@ async def put(
     ref = ref_of_config(config)
     checkpoint = checked_checkpoint(checkpoint)
     new = _new_checkpoint(context, config, ref, checkpoint, metadata)
-    base = base_from_cache(context, ref)
+    base = base_from_cache(context, ref) if ref != new.ref else None
     await CacheUse(int(base is not None), int(base is None))
     values = dict(given or await _serialized(context, checkpoint, new.metadata, base))
+    if ref == new.ref:
+        new = replace(new, parent_id=await _stored_parent_id(context, ref))
     if base is None and are_inline(values):
-        base = base_of_new_thread(context, ref)
+        base = base_of_new_thread(context, new.parent)
     await ensure_setup(context)
-    await _store_by_attempts(context, ref, new, values, base)
-    context.caches.parents.pop(ref)
+    await _store_by_attempts(context, new, values, base)
+    context.caches.parents.pop(new.parent)
     await clean_now_and_then(context)
     return new.ref.config()
 
 
+async def _stored_parent_id(context: Context, ref: CheckpointRef) -> str | None:
+    """Return the id of the parent that a checkpoint has where it is stored, else None.
+
+    For a put whose config names the checkpoint itself, as the configs do that a saver gives: the
+    checkpoint stays in its place, and is not made its own ancestor.
+    """
+    place = {"_id": checkpoint_doc_id(ref), "thread_id": ref.thread_id}
+    stored = await read_checkpoints(context, await Find(context.checkpoints, place, limit=1))
+    return stored[0].parent_id if stored else None
+
+
 async def _store_by_attempts(
-    context: Context,
-    ref: CheckpointRef,
-    new: NewCheckpoint,
-    values: dict[str, Serialized],
-    base: PutBase | None,
+    context: Context, new: NewCheckpoint, values: dict[str, Serialized], base: PutBase | None
 ) -> None:
     """Store a put on its base, and on what is there now where the base does not hold. Where nobody
     knows whether it was stored, it is stored again: a primary may step down more than once.
     """
-    unknown = 0
+    unknown, thread_id = 0, new.ref.thread_id
     for attempt in range(MAX_ATTEMPTS):
         if base is None:
-            base = await read_base(context, ref)
+            base = await read_base(context, new.parent)
             values |= serialize_values(new.checkpoint, base.parent, context.serializer, done=values)
         try:
             if await _attempt(context, new, values, base):
@@ -182,10 +191,10 @@ async def _store_by_attempts(
             unknown += 1
             if unknown == MOST_SENT:
                 raise error.met from None
-        context.caches.invalidate_thread(ref.thread_id)
+        context.caches.invalidate_thread(thread_id)
         base = None
         await backoff(attempt)
-    raise await contention_error(context, ref.thread_id)
+    raise await contention_error(context, thread_id)
 
 
 def _new_checkpoint(

@@ -10,11 +10,11 @@ from typing import Any
 from mongomem.arguments import checked_flag, shown
 from mongomem.cache.documents.entry import Collections
 from mongomem.cache.losses import Losses
-from mongomem.checkpoint.serde.serializer import Policy, ValueSerializer
+from mongomem.checkpoint.serde.serializer import ProofPolicy, ValueSerializer
 from mongomem.engine.clock import told_by
 from mongomem.errors import ConfigurationError
 
-POLICY = Policy(allow_unbound=False)
+POLICY = ProofPolicy(allow_unbound=False)
 """Entries were bound to their places from the first on."""
 
 

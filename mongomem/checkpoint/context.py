@@ -14,7 +14,12 @@ from mongomem.arguments import checked_flag, shown
 from mongomem.checkpoint.caches import SaverCaches
 from mongomem.checkpoint.documents.collections import Collections
 from mongomem.checkpoint.documents.metadata import CLEAR_WHEN_SEALED
-from mongomem.checkpoint.serde.serializer import NAME_KEY_BYTES, PROVEN, Policy, ValueSerializer
+from mongomem.checkpoint.serde.serializer import (
+    NAME_KEY_BYTES,
+    PROVEN,
+    ProofPolicy,
+    ValueSerializer,
+)
 from mongomem.engine.clock import random_bytes
 from mongomem.errors import ConfigurationError
 
@@ -87,13 +92,15 @@ def checked_clock(clock: object) -> Callable[[], datetime]:
     return now
 
 
-def checked_policy(allow_plaintext: object, allow_unbound: object, check_chunks: object) -> Policy:
+def checked_proof_policy(
+    allow_plaintext: object, allow_unbound: object, check_chunks: object
+) -> ProofPolicy:
     """Return which content is accepted without proof of its place.
 
     Raises:
         ConfigurationError: An option is neither True nor False.
     """
-    return Policy(
+    return ProofPolicy(
         checked_flag("allow_plaintext", allow_plaintext, ConfigurationError),
         checked_flag("allow_unbound", allow_unbound, ConfigurationError),
         checked_flag("check_chunks", check_chunks, ConfigurationError),
@@ -159,7 +166,7 @@ class Options:
     metadata_keys: tuple[str, ...]
     auto_setup: bool
     clock: Callable[[], datetime]
-    policy: Policy = PROVEN
+    policy: ProofPolicy = PROVEN
     entropy: Callable[[int], bytes] = random_bytes
 
 

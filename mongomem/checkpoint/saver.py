@@ -40,7 +40,7 @@ from mongomem.checkpoint.context import (
     checked_clock,
     checked_grace,
     checked_keys,
-    checked_policy,
+    checked_proof_policy,
     lifetime,
 )
 from mongomem.checkpoint.documents.collections import Collections
@@ -156,7 +156,7 @@ class MongoSaver(ThreadMethods):
             checked_keys("metadata_indexes", metadata_indexes),
             checked_flag("auto_setup", auto_setup, ConfigurationError),
             checked_clock(clock),
-            checked_policy(allow_plaintext, allow_unbound, check_chunks),
+            checked_proof_policy(allow_plaintext, allow_unbound, check_chunks),
         )
 
     @classmethod

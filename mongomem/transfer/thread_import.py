@@ -24,7 +24,7 @@ from mongomem.checkpoint.documents.identity import (
     MOST_MEMBERS,
     Members,
     checked_identity,
-    named,
+    named_metadata,
 )
 from mongomem.checkpoint.documents.thread import read_members, thread_query
 from mongomem.checkpoint.documents.thread_list import (
@@ -91,7 +91,7 @@ def decode(context: Context, thread: GivenThread, given: GivenCheckpoint) -> Dec
     values = {name: one.deserialized(context, given) for name, one in channels.items()}
     with _named_errors(part):
         checkpoint = checked_checkpoint({**bare, "channel_values": values})
-        users = named({}, metadata, context.options.metadata_keys).by_key
+        users = named_metadata({}, metadata, context.options.metadata_keys).by_key
     serialized = {name: one.serialized for name, one in {BODY: body, **channels}.items()}
     return Decoded(
         checkpoint,

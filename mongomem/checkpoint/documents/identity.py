@@ -84,7 +84,7 @@ class NamedMetadata:
     by_key: Mapping[str, tuple[str, ...]]
 
 
-def named(
+def named_metadata(
     config: RunnableConfig, metadata: CheckpointMetadata, keys: Collection[str]
 ) -> NamedMetadata:
     """Return the metadata of a checkpoint as LangGraph makes it, and whom it names.
@@ -210,7 +210,7 @@ def together(known: Members, more: Members) -> Members:
     return {key: members | more.get(key, frozenset()) for key, members in known.items()}
 
 
-def split(
+def split_filter(
     wanted: Mapping[str, Any], keys: Collection[str]
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """Return what of a filter identifies somebody under an identity key, and the rest."""
@@ -223,14 +223,14 @@ def matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any], keys: Collec
     """Decide whether the metadata of a checkpoint contains a filter, whatever form an identity has
     in either.
     """
-    by_key, rest = split(wanted, keys)
+    by_key, rest = split_filter(wanted, keys)
     same = all(identity(metadata.get(key)) == text for key, text in by_key.items())
     return same and contains(metadata, rest)
 
 
 def narrowed(wanted: Mapping[str, Any], keys: Sequence[str]) -> list[Document]:
     """Return conditions that every checkpoint document whose metadata matches a filter meets."""
-    by_key, rest = split(wanted, keys)
+    by_key, rest = split_filter(wanted, keys)
     named = [
         {
             "$or": [

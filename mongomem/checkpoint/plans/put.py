@@ -39,7 +39,7 @@ from mongomem.checkpoint.documents.identity import (
     identified,
     identity,
     member,
-    named,
+    named_metadata,
 )
 from mongomem.checkpoint.documents.metadata import STEP_METADATA, queryable_copy
 from mongomem.checkpoint.documents.preview import preview_of
@@ -206,7 +206,7 @@ def _new_checkpoint(
 ) -> NewCheckpoint:
     """Return what is to be stored, in copies of its own, of a checkpoint that was checked."""
     child = ref.at(identifier("checkpoint id", checkpoint["id"]))
-    whole = named(config, metadata, context.options.metadata_keys)
+    whole = named_metadata(config, metadata, context.options.metadata_keys)
     whole = NamedMetadata(detached(whole.metadata), whole.by_key)
     preview = preview_of(checkpoint, ref.checkpoint_ns, context.clear_metadata)
     return NewCheckpoint(child, ref.checkpoint_id, own_copy(checkpoint), whole, preview)

@@ -59,7 +59,7 @@ def timestamps_and_later(
     return [changed({"$gt": floor, "$lte": highest}), {"$group": GROUP}, union]
 
 
-def split(found: list[bytes]) -> tuple[Numbers, list[bytes]]:
+def split_answer(found: list[bytes]) -> tuple[Numbers, list[bytes]]:
     """Tell the timestamps from the documents of items."""
     end = 4 + len(NO_ID)
     groups = [decode_numbers(one) for one in found if one[4:end] == NO_ID]

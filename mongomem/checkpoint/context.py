@@ -71,27 +71,6 @@ def checked_grace(grace: object) -> timedelta:
     return grace
 
 
-def checked_clock(clock: object) -> Callable[[], datetime]:
-    """Return a clock.
-
-    Raises:
-        ConfigurationError: It is no function, or, when it is read, it does not tell an aware time.
-    """
-    if not callable(clock):
-        raise ConfigurationError(
-            f"clock must be a function that tells the time, not {shown(clock)}"
-        )
-    read: Callable[[], object] = clock
-
-    def now() -> datetime:
-        told = read()
-        if not isinstance(told, datetime) or told.tzinfo is None:
-            raise ConfigurationError(f"clock must tell an aware datetime, not {shown(told)}")
-        return told
-
-    return now
-
-
 def checked_proof_policy(
     allow_plaintext: object, allow_unbound: object, check_chunks: object
 ) -> ProofPolicy:

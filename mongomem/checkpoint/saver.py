@@ -37,7 +37,6 @@ from mongomem.checkpoint.caches import SaverCaches
 from mongomem.checkpoint.context import (
     Context,
     Options,
-    checked_clock,
     checked_grace,
     checked_keys,
     checked_proof_policy,
@@ -55,7 +54,7 @@ from mongomem.checkpoint.serde.serializer import ValueSerializer
 from mongomem.checkpoint.serde.versions import Version, next_version
 from mongomem.checkpoint.thread_methods import ThreadMethods
 from mongomem.engine.client_context import OPEN_TIMEOUT, ClientContext
-from mongomem.engine.clock import utc_now
+from mongomem.engine.clock import checked_clock, utc_now
 from mongomem.engine.commands import Plan
 from mongomem.engine.runners import Concerns, begins_at_call, runners_for
 from mongomem.errors import ConfigurationError

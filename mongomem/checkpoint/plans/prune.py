@@ -2,9 +2,9 @@
 checkpoint leads to.
 
 A put refers to chunks of its parent without writing them, so a chunk that nothing refers to now may
-be referred to in a moment. It is marked first; only a later sweep deletes it, once the mark is as
-old as the grace, and only if the mark still stands: a put that needs the chunk writes it, which
-takes the mark away, and a sweep that finds it referred to does the same.
+be referred to in a moment. It is marked first; only a later collection deletes it, once the mark is
+as old as the grace, and only if the mark still stands: a put that needs the chunk writes it, which
+takes the mark away, and a collection that finds it referred to does the same.
 """
 
 from __future__ import annotations
@@ -138,28 +138,29 @@ async def prune_thread(
     goes whole.
     """
     for attempt in range(MAX_ATTEMPTS):
-        threads = await _readable_thread(context, thread_id)
-        nodes = await retry_if_chunk_missing(partial(_nodes, context, thread_id, threads))
+        thread = await _readable_thread(context, thread_id)
+        nodes = await retry_if_chunk_missing(partial(_nodes, context, thread_id, thread))
         what = plan_removal(nodes, to_remove(nodes))
         if dry_run:
             return _report(thread_id, what.removed, what.hidden)
         if not nodes or len(what.removed) < len(nodes):
             await _check_roots(context, thread_id)
-            return await _remove_checkpoints(context, thread_id, threads, what)
+            return await _remove_checkpoints(context, thread_id, thread, what)
         # Everything goes, unless a put has come since: then look again.
-        if await delete_thread(context, thread_id, _as_last_put(threads)):
+        if await delete_thread(context, thread_id, _no_put_since(thread)):
             return _report(thread_id, what.removed, what.hidden)
         await backoff(attempt)
     raise await contention_error(context, thread_id)
 
 
-async def _readable_thread(context: Context, thread_id: str) -> list[Document]:
-    """Read the document of a thread: a list of one, or empty. Damage ends the removal before
+async def _readable_thread(context: Context, thread_id: str) -> Document | None:
+    """Read the document of a thread, None where there is none. Damage ends the removal before
     anything is changed.
     """
-    threads = await Find(context.checkpoints, thread_query(thread_id), limit=1)
-    read_state(context, threads[0] if threads else None)
-    return threads
+    found = await Find(context.checkpoints, thread_query(thread_id), limit=1)
+    thread = found[0] if found else None
+    read_state(context, thread)
+    return thread
 
 
 async def _check_roots(context: Context, thread_id: str) -> None:
@@ -167,9 +168,9 @@ async def _check_roots(context: Context, thread_id: str) -> None:
     await retry_if_chunk_missing(partial(read_roots, context, thread_id))
 
 
-def _as_last_put(threads: Sequence[Document]) -> Document | None:
+def _no_put_since(thread: Document | None) -> Document | None:
     """Return the condition that no put has come since the thread document was read."""
-    return {"updated_at": {"$eq": threads[0].get("updated_at")}} if threads else None
+    return None if thread is None else {"updated_at": {"$eq": thread.get("updated_at")}}
 
 
 def _report(
@@ -181,7 +182,7 @@ def _report(
 
 
 async def _remove_checkpoints(
-    context: Context, thread_id: str, threads: Sequence[Document], what: RemovalPlan
+    context: Context, thread_id: str, thread: Document | None, what: RemovalPlan
 ) -> PruneReport:
     """Take from a thread what goes, what an ended life left, and the garbage, also that of a
     removal that broke off.
@@ -191,20 +192,16 @@ async def _remove_checkpoints(
     lead to would count as living.
     """
     going = what.removed + what.hidden
-    removed = await _hide_then_delete(context, thread_id, threads, going) if what else []
-    if threads:
-        ended = {
-            "type": CHECKPOINT,
-            "thread_id": thread_id,
-            "epoch": {"$lt": threads[0].get("epoch")},
-        }
-        await DeleteMany(context.checkpoints, ended)
+    removed = await _hide_then_delete(context, thread_id, thread, going) if what else []
+    if thread is not None:
+        own: Document = {"type": CHECKPOINT, "thread_id": thread_id}
+        await DeleteMany(context.checkpoints, own | {"epoch": {"$lt": thread.get("epoch")}})
     await retry_if_chunk_missing(partial(collect_garbage, context, thread_id))
     return _report(thread_id, removed, [ref for ref in going if ref not in removed])
 
 
 async def _hide_then_delete(
-    context: Context, thread_id: str, threads: Sequence[Document], going: Sequence[CheckpointRef]
+    context: Context, thread_id: str, thread: Document | None, going: Sequence[CheckpointRef]
 ) -> list[CheckpointRef]:
     """Hide what goes, plan again, and delete; return what was deleted.
 
@@ -217,7 +214,7 @@ async def _hide_then_delete(
     await new_generation(context, thread_id)
     await _update(context, [(going, {"$set": {"hidden": True}})])
     await new_generation(context, thread_id)
-    family = await retry_if_chunk_missing(partial(_nodes, context, thread_id, threads))
+    family = await retry_if_chunk_missing(partial(_nodes, context, thread_id, thread))
     final = plan_removal(family, set())
     await _unlink_and_delete(context, thread_id, final)
     context.caches.invalidate_thread(thread_id)
@@ -265,13 +262,11 @@ def _key(ref: CheckpointRef) -> Document:
     return {"_id": checkpoint_doc_id(ref), "thread_id": ref.thread_id}
 
 
-async def _nodes(
-    context: Context, thread_id: str, threads: Sequence[Document]
-) -> list[CheckpointNode]:
+async def _nodes(context: Context, thread_id: str, thread: Document | None) -> list[CheckpointNode]:
     """Read the family of a thread, as far as it belongs to its present life."""
     query: Document = {"type": CHECKPOINT, "thread_id": thread_id}
-    if threads:
-        query["epoch"] = threads[0].get("epoch")
+    if thread is not None:
+        query["epoch"] = thread.get("epoch")
     records = await read_checkpoints(context, await Find(context.checkpoints, query))
     bodies = await load_bodies(context, records)
     return [

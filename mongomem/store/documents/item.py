@@ -31,7 +31,7 @@ from typing import Any
 import bson
 
 from mongomem.arguments import shown
-from mongomem.engine.commands import Document, Update
+from mongomem.engine.commands import MAX_DOCUMENT_BYTES, Document, Update
 from mongomem.errors import UnstorableValueError
 from mongomem.schema.indexes import Index
 from mongomem.store.documents.index_config import EmbeddedText, IndexSettings
@@ -58,8 +58,6 @@ from mongomem.store.vectors.quantization import (
 from mongomem.store.words.stored_terms import encode_terms
 
 SCHEMA_VERSION = 1
-MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-"""What one document may hold (``maxBsonObjectSize``, MongoDB 4.4 to 8.2)."""
 
 BY_UPDATE = "by_update"
 BY_CHANGE = "by_change"

@@ -23,11 +23,12 @@ from langgraph.store.base import (
 )
 
 from mongomem.arguments import KINDS_OF_IDS, checked_flag, checked_text, shown, text_of
+from mongomem.engine.commands import MAX_DOCUMENT_BYTES
 from mongomem.errors import InvalidInputError, UnstorableValueError
 from mongomem.store.documents.filter import checked_filter
 from mongomem.store.documents.filter_query import Query, to_query
 from mongomem.store.documents.index_config import IndexSettings
-from mongomem.store.documents.item import MAX_DOCUMENT_BYTES, NewItem
+from mongomem.store.documents.item import NewItem
 from mongomem.store.documents.namespace import Namespace, item_id, name_of_item, path_of
 from mongomem.store.documents.ttl import checked_minutes
 from mongomem.store.documents.value import EncodedValue, elements, encode_value, is_text, plain

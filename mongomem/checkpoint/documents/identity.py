@@ -69,8 +69,8 @@ def identity(value: object) -> str | None:
 
 
 def forms_of(text: str) -> list[str | int]:
-    """Return the forms in which the first format stored an identity: the string, and the integer
-    that it stands for.
+    """Return the forms in which metadata may hold what identifies somebody, or a run: the string,
+    and the integer that it stands for. Under identity keys the first format had both.
     """
     number = int(text) if _INTEGER.fullmatch(text) else LARGEST_INTEGER + 1
     return [text, number] if abs(number) <= LARGEST_INTEGER else [text]

@@ -64,7 +64,7 @@ class Space:
         self.vectors = EMBEDDER.embed_documents(texts)
         mark = mark_of(ANALYSER.name)
         self.terms = TermIndex(mark)
-        found = ([word.term for word in ANALYSER.words(text)] for text in texts)
+        found = [[word.term for word in ANALYSER.words(text)] for text in texts]
         encoded = [encode_terms(own, mark, b"") for own in found]
         self.terms.add([str(n) for n in range(len(found))], encoded, [b""] * len(found))
 

@@ -190,7 +190,7 @@ class Context:
         it may not, their TTL still binds it.
         """
         given = self.options.ttl
-        return given if isinstance(given, timedelta) else self.caches.found_ttl
+        return given if isinstance(given, timedelta) else self.caches.setup_state.found_ttl
 
     def is_alive(self, touched_at: datetime) -> bool:
         """Say whether what was last used then still counts as there."""

@@ -152,7 +152,7 @@ async def clean_now_and_then(context: Context) -> None:
 
     What fails is left to the next look: it must not fail the put that was done.
     """
-    last, now = context.caches.tombstones_looked_for_at, context.now()
+    last, now = context.caches.setup_state.tombstones_looked_for_at, context.now()
     pause = max(context.options.grace, SHORTEST_PAUSE)
     # A clock that was set back must not end the looks until it comes to where it was.
     if last is None or not timedelta(0) <= now - last < pause:
@@ -165,7 +165,7 @@ async def remove_tombstones(context: Context) -> None:
     with them.
     """
     now = context.now()
-    context.caches.tombstones_looked_for_at = now
+    context.caches.setup_state.tombstones_looked_for_at = now
     cutoff = now - context.options.grace
     found = await _ended_by(context, cutoff)
     threads = [
@@ -178,7 +178,7 @@ async def remove_tombstones(context: Context) -> None:
         if thread.get("deleted_at") is None:
             await _clean_living(context, thread, cutoff)
     if len(found) == MOST_AT_ONCE:
-        context.caches.tombstones_looked_for_at = None
+        context.caches.setup_state.tombstones_looked_for_at = None
 
 
 async def _ended_by(context: Context, cutoff: datetime) -> list[Document]:

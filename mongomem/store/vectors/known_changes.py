@@ -47,8 +47,9 @@ def below(number: int) -> Timestamp:
 def timestamps_and_later(
     collection: str, path: str, floor: Timestamp, highest: Timestamp, later: Sequence[Any]
 ) -> list[dict[str, Any]]:
-    """Build the pipeline whose answer `split_answer` reads: the timestamps alone of what changed below a
-    path up to a timestamp, and the documents of what changed later, by stages that tell which.
+    """Build the pipeline whose answer `split_answer` reads: the timestamps alone of what changed
+    below a path up to a timestamp, and the documents of what changed later, by stages that tell
+    which.
     """
 
     def changed(when: dict[str, Timestamp]) -> dict[str, Any]:

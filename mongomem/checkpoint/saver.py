@@ -275,6 +275,8 @@ class MongoSaver(ThreadMethods):
 
         A crash leaves the previous checkpoint loadable, and the call can be repeated. What changed
         is found by comparison with the parent document; `new_versions` is not needed.
+        The checkpoint that the config names is the parent. Where it is the checkpoint itself, as in
+        the configs that a saver returns, the parent stays the one that it has.
         """
         return self._runners.run(self._putting(config, checkpoint, metadata))
 

@@ -127,7 +127,8 @@ async def put(
     """Store a checkpoint; return the config that leads to it.
 
     One round trip where the caches know thread and parent, and where a thread begins with short
-    values; else two, and one more for each level of hashes above the first that the parent has.
+    values; else two, and one more for each level of hashes above the first that the parent has, and
+    for a config that names the checkpoint itself.
     Values are serialized before the first of them, or copied where that takes long: what is stored
     is what was passed, whatever the caller does to it afterwards. If the parent turns out to be
     gone, the channels that it would have supplied are serialized then.

@@ -13,7 +13,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,8 @@ class DataSet:
 
 
 def read_locomo(path: Path) -> list[DataSet]:
-    """Read LoCoMo twice: its turns as memories, and its observations as memories.
+    """Read LoCoMo three times: its turns as memories, the same `in_context`, and its observations
+    as memories.
 
     Raises:
         SystemExit: The file is another one.
@@ -74,8 +76,10 @@ def read_locomo(path: Path) -> list[DataSet]:
     questions = [one for sample in samples for one in _questions(sample)]
     turns = {sample["sample_id"]: list(_turns(sample)) for sample in samples}
     facts = {sample["sample_id"]: list(_facts(sample)) for sample in samples}
+    told = {name: in_context(own) for name, own in turns.items()}
     return [
         DataSet("LoCoMo turns", turns, _answerable(questions, turns)),
+        DataSet("LoCoMo turns in context", told, _answerable(questions, turns)),
         DataSet("LoCoMo facts", facts, _answerable(questions, facts)),
     ]
 
@@ -103,6 +107,17 @@ def _turns(sample: dict[str, Any]) -> Iterator[Memory]:
             shared = f" [shared {turn['blip_caption']}]" if turn.get("blip_caption") else ""
             text = f"{turn['speaker']}: {turn['text']}{shared}"
             yield Memory(source, text, source.split(":")[0], frozenset({source}))
+
+
+def in_context(turns: Sequence[Memory]) -> list[Memory]:
+    """Let the texts of turns say what was said before them in the session too. Their own words
+    stand there twice, so that they count more.
+    """
+    told = [*turns[:1]]
+    for before, turn in pairwise(turns):
+        said = f" {before.text}" if before.session == turn.session else ""
+        told.append(replace(turn, text=f"{turn.text} {turn.text}{said}"))
+    return told
 
 
 def _facts(sample: dict[str, Any]) -> Iterator[Memory]:

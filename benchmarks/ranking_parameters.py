@@ -135,7 +135,8 @@ def main() -> None:
     parser.add_argument("--locomo", type=Path, required=True)
     parser.add_argument("--madial", type=Path, required=True)
     options = parser.parse_args()
-    turns, facts = map(Study, read_locomo(options.locomo))
+    alone, _, observed = read_locomo(options.locomo)
+    turns, facts = Study(alone), Study(observed)
     madial = Study(read_madial(options.madial))
     for study in (turns, facts, madial):
         print(f"\n{study.data.name}: R@10 nDCG@10, of even, odd and all conversations")

@@ -11,7 +11,12 @@ import reprlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum
+from numbers import Integral
 from typing import Any
+from uuid import UUID
+
+from bson import ObjectId
 
 from mongomem.errors import InvalidInputError, MongomemError
 
@@ -20,6 +25,9 @@ LONGEST_SHOWN = 80
 
 LARGEST_NUMBER = 2**63 - 1
 """The largest integer that BSON holds."""
+
+KINDS_OF_IDS = "a string, or an int, a UUID, an ObjectId or an enum of these"
+"""What `text_of` takes, for messages."""
 
 _SECRETS = (
     (re.compile(r"(?<=://)\S*@"), "***@"),
@@ -184,3 +192,27 @@ def checked_text(name: str, value: object, error: type[MongomemError] = InvalidI
     except UnicodeEncodeError:
         raise error(f"{name} holds a surrogate, which is no character: {shown(text)}") from None
     return text
+
+
+def text_of(value: object) -> str | None:
+    """Return the string that an identifier of any kind stands for; None for what is no identifier.
+
+    Strings, integers (also NumPy's), UUIDs and ObjectIds identify, and so does an enum whose value
+    is one of these: by its value, whatever its ``str`` is on this version of Python. True and 1.0
+    do not.
+    """
+    if type(value) is str:
+        return value
+    if isinstance(value, Enum):
+        return None if isinstance(value.value, Enum) else text_of(value.value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, UUID | ObjectId):
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        return None
+    try:
+        return str(int(value))
+    # more digits than sys.set_int_max_str_digits() allows, or whatever a class of the caller does
+    except Exception:
+        return None

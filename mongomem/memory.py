@@ -216,12 +216,12 @@ class MongoMemory:
 
     def close(self) -> None:
         """Stop the retention, and close the ``MongoClient`` that `connect` opened. A client that
-        was passed in stays open: its owner closes it.
+        was passed in stays open, of whichever kind: its owner closes it.
 
         Raises:
-            UsageError: The client is an ``AsyncMongoClient``.
+            UsageError: `aconnect` opened the client.
         """
-        if isinstance(self._client, AsyncMongoClient):
+        if self._owns_client and isinstance(self._client, AsyncMongoClient):
             raise UsageError(
                 "close() was called, but the client is an AsyncMongoClient: write `await "
                 "memory.aclose()`."
@@ -232,15 +232,14 @@ class MongoMemory:
 
     async def aclose(self) -> None:
         """Stop the retention, and close the ``AsyncMongoClient`` that `aconnect` opened. A client
-        that was passed in stays open.
+        that was passed in stays open, of whichever kind.
 
         Raises:
-            UsageError: The client is no ``AsyncMongoClient``.
+            UsageError: `connect` opened the client.
         """
-        if not isinstance(self._client, AsyncMongoClient):
-            kind = type(self._client).__name__
+        if self._owns_client and not isinstance(self._client, AsyncMongoClient):
             raise UsageError(
-                f"aclose() was called, but the client is a {kind}: write `memory.close()`."
+                "aclose() was called, but the client is a MongoClient: write `memory.close()`."
             )
         await self.saver.aclose()
         if self._owns_client:

@@ -42,7 +42,7 @@ def names_of(made: Callable[..., Any]) -> list[str]:
 
 
 def unknown_option(
-    name: str, option: str, own: Iterable[str], beneath: Mapping[str, Iterable[str]]
+    name: str, option: str, own: Iterable[str], held: Mapping[str, Iterable[str]]
 ) -> str:
     """Say that there is no such option, and which was meant.
 
@@ -50,20 +50,18 @@ def unknown_option(
         name: What was called, as the user wrote it.
         option: What it was given.
         own: Its options.
-        beneath: By the names of options that hold options, those.
+        held: By the names of options that hold options, those.
     """
     known = [*own]
-    spelled = _spelled(known, beneath)
+    spelled = _spelled(known, held)
     closest = _closest(option, spelled)
     guess = "" if closest is None else f" Did you mean {spelled[closest]}?"
     return f"{name} has no option {shown(option)}.{guess} There are: {', '.join(known)}."
 
 
-def _spelled(own: Iterable[str], beneath: Mapping[str, Iterable[str]]) -> dict[str, str]:
+def _spelled(own: Iterable[str], held: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """Return by its name how each option is passed, also one that another option holds."""
-    inner = {
-        one: f"{holder}={{{one!r}: ...}}" for holder, names in beneath.items() for one in names
-    }
+    inner = {one: f"{holder}={{{one!r}: ...}}" for holder, names in held.items() for one in names}
     return inner | {one: f"{one}=..." for one in own}
 
 

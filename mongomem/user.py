@@ -26,6 +26,7 @@ from mongomem.checkpoint.saver import MongoSaver
 from mongomem.engine.commands import Plan
 from mongomem.engine.runners import begins_at_call
 from mongomem.errors import ConfigurationError, InvalidInputError
+from mongomem.store.documents.ops import checked_key
 from mongomem.store.plans.merge import merge_item
 from mongomem.store.plans.read import items_after
 from mongomem.store.store import MongoStore
@@ -199,12 +200,12 @@ class User:
 
     def forget(self, key: str) -> None:
         """Delete a memory, if it is there."""
-        self._store.delete(self._memories, checked_text("key", key))
+        self._store.delete(self._memories, checked_key(key))
 
     @begins_at_call
     def aforget(self, key: str) -> Coroutine[Any, Any, None]:
         """Do what `forget` does."""
-        return self._store.adelete(self._memories, checked_text("key", key))
+        return self._store.adelete(self._memories, checked_key(key))
 
     def profile(self) -> dict[str, Any]:
         """Return what is known of the user in general; empty before the first `update_profile`."""
@@ -300,9 +301,9 @@ def _key(key: object) -> str:
     """Return the key of a memory, a new one for None.
 
     Raises:
-        InvalidInputError: It is no string, or empty.
+        InvalidInputError: It is none (`checked_key`), or empty.
     """
-    name = str(uuid4()) if key is None else checked_text("key", key)
+    name = str(uuid4()) if key is None else checked_key(key)
     if not name:
         raise InvalidInputError("key is empty: leave it out for a new one")
     return name

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from mongomem.arguments import checked_flag, shown
+from mongomem.arguments import checked_flag
 from mongomem.cache.documents.entry import Collections
 from mongomem.cache.losses import Losses
-from mongomem.checkpoint.serde.serializer import Policy, ValueSerializer
-from mongomem.engine.clock import told_by
+from mongomem.checkpoint.serde.serializer import ProofPolicy, ValueSerializer
+from mongomem.engine.clock import checked_clock, in_milliseconds
 from mongomem.errors import ConfigurationError
 
-POLICY = Policy(allow_unbound=False)
+POLICY = ProofPolicy(allow_unbound=False)
 """Entries were bound to their places from the first on."""
 
 
@@ -61,8 +61,8 @@ class Context:
         return self.options.names.entries
 
     def now(self) -> datetime:
-        """See `told_by`."""
-        return told_by(self.options.clock)
+        """Return the time in UTC, in milliseconds."""
+        return in_milliseconds(self.options.clock())
 
 
 def options_for(collection_prefix: str, *, auto_setup: Any, clock: Any) -> Options:
@@ -71,9 +71,6 @@ def options_for(collection_prefix: str, *, auto_setup: Any, clock: Any) -> Optio
     Raises:
         ConfigurationError: An option is of the wrong kind.
     """
-    if not callable(clock):
-        raise ConfigurationError(
-            f"clock must be a function that tells the time, not {shown(clock)}"
-        )
+    told = checked_clock(clock)
     checked = checked_flag("auto_setup", auto_setup, ConfigurationError)
-    return Options(Collections(collection_prefix), clock, checked)
+    return Options(Collections(collection_prefix), told, checked)

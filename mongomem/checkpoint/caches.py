@@ -1,4 +1,5 @@
-"""What a saver remembers between calls, bounded in bytes. Shared by its `with_allowlist` clones.
+"""What a saver remembers between calls, shared by its `with_allowlist` clones: caches, bounded in
+bytes, and what was set up.
 
 Chunks are named by their content and never change, so their bytes are kept without asking again.
 What a put needs of its parent is kept with the generation of the thread it was seen under; a put
@@ -8,6 +9,7 @@ stale entry costs a second attempt and never a wrong document.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from mongomem.checkpoint.damage import Damage
@@ -19,8 +21,25 @@ from mongomem.checkpoint.serde.channels import ParentState
 from mongomem.checkpoint.serde.message_cache import MessageCache
 
 
+@dataclass(slots=True)
+class SetupState:
+    """What this process has seen or done already in the collections of a saver.
+
+    Attributes:
+        is_ours: Nobody else uses them.
+        is_set_up: Their indexes exist, or are somebody else's to make.
+        found_ttl: The TTL that they have; None where they have none, or it was not looked for.
+        tombstones_looked_for_at: When old tombstones were looked for last.
+    """
+
+    is_ours: bool = False
+    is_set_up: bool = False
+    found_ttl: timedelta | None = None
+    tombstones_looked_for_at: datetime | None = None
+
+
 class SaverCaches:
-    """The caches of one saver and its clones, and what it knows of its collections."""
+    """What one saver and its clones share: caches, what was set up, the damage that was met."""
 
     def __init__(self, cache_bytes: int, cache_messages: bool = True) -> None:
         """Share `cache_bytes` out: chunks serve reads, parents puts, and messages both; threads are
@@ -34,10 +53,7 @@ class SaverCaches:
         self.threads: BoundedCache[str, ThreadState] = BoundedCache(share, ThreadState.weight)
         self.messages = MessageCache(5 * share) if cache_messages else None
         self.damage = Damage()
-        self.is_set_up = False
-        self.is_ours = False
-        self.found_ttl: timedelta | None = None
-        self.tombstones_looked_for_at: datetime | None = None
+        self.setup_state = SetupState()
 
     def cache_parent(self, ref: CheckpointRef, parent: ParentState) -> None:
         """Keep what a read found of a checkpoint, unless a put has left more."""

@@ -15,7 +15,12 @@ from mongomem.arguments import checked_flag, shown
 from mongomem.checkpoint.caches import SaverCaches
 from mongomem.checkpoint.documents.collections import Collections
 from mongomem.checkpoint.documents.metadata import CLEAR_WHEN_SEALED
-from mongomem.checkpoint.serde.serializer import NAME_KEY_BYTES, PROVEN, Policy, ValueSerializer
+from mongomem.checkpoint.serde.serializer import (
+    NAME_KEY_BYTES,
+    PROVEN,
+    ProofPolicy,
+    ValueSerializer,
+)
 from mongomem.engine.clock import random_bytes
 from mongomem.errors import ConfigurationError
 
@@ -79,34 +84,15 @@ def checked_grace(grace: object) -> timedelta:
     return grace
 
 
-def checked_clock(clock: object) -> Callable[[], datetime]:
-    """Return a clock.
-
-    Raises:
-        ConfigurationError: It is no function, or, when it is read, it does not tell an aware time.
-    """
-    if not callable(clock):
-        raise ConfigurationError(
-            f"clock must be a function that tells the time, not {shown(clock)}"
-        )
-    read: Callable[[], object] = clock
-
-    def now() -> datetime:
-        told = read()
-        if not isinstance(told, datetime) or told.tzinfo is None:
-            raise ConfigurationError(f"clock must tell an aware datetime, not {shown(told)}")
-        return told
-
-    return now
-
-
-def checked_policy(allow_plaintext: object, allow_unbound: object, check_chunks: object) -> Policy:
+def checked_proof_policy(
+    allow_plaintext: object, allow_unbound: object, check_chunks: object
+) -> ProofPolicy:
     """Return which content is accepted without proof of its place.
 
     Raises:
         ConfigurationError: An option is neither True nor False.
     """
-    return Policy(
+    return ProofPolicy(
         checked_flag("allow_plaintext", allow_plaintext, ConfigurationError),
         checked_flag("allow_unbound", allow_unbound, ConfigurationError),
         checked_flag("check_chunks", check_chunks, ConfigurationError),
@@ -172,7 +158,7 @@ class Options:
     metadata_keys: tuple[str, ...]
     auto_setup: bool
     clock: Callable[[], datetime]
-    policy: Policy = PROVEN
+    policy: ProofPolicy = PROVEN
     entropy: Callable[[int], bytes] = random_bytes
 
 
@@ -217,7 +203,7 @@ class Context:
         it may not, their TTL still binds it.
         """
         given = self.options.ttl
-        return given if isinstance(given, timedelta) else self.caches.found_ttl
+        return given if isinstance(given, timedelta) else self.caches.setup_state.found_ttl
 
     def is_alive(self, touched_at: datetime) -> bool:
         """Say whether what was last used then still counts as there."""

@@ -37,10 +37,9 @@ from mongomem.checkpoint.caches import SaverCaches
 from mongomem.checkpoint.context import (
     Context,
     Options,
-    checked_clock,
     checked_grace,
     checked_keys,
-    checked_policy,
+    checked_proof_policy,
     lifetime,
 )
 from mongomem.checkpoint.documents.collections import Collections
@@ -55,7 +54,7 @@ from mongomem.checkpoint.serde.serializer import ValueSerializer
 from mongomem.checkpoint.serde.versions import Version, next_version
 from mongomem.checkpoint.thread_methods import ThreadMethods
 from mongomem.engine.client_context import ClientContext
-from mongomem.engine.clock import utc_now
+from mongomem.engine.clock import checked_clock, utc_now
 from mongomem.engine.commands import Plan
 from mongomem.engine.runners import Concerns, begins_at_call, runners_for
 from mongomem.errors import ConfigurationError
@@ -156,7 +155,7 @@ class MongoSaver(ThreadMethods):
             checked_keys("metadata_indexes", metadata_indexes),
             checked_flag("auto_setup", auto_setup, ConfigurationError),
             checked_clock(clock),
-            checked_policy(allow_plaintext, allow_unbound, check_chunks),
+            checked_proof_policy(allow_plaintext, allow_unbound, check_chunks),
         )
 
     @classmethod
@@ -277,6 +276,8 @@ class MongoSaver(ThreadMethods):
 
         A crash leaves the previous checkpoint loadable, and the call can be repeated. What changed
         is found by comparison with the parent document; `new_versions` is not needed.
+        The checkpoint that the config names is the parent. Where it is the checkpoint itself, as in
+        the configs that a saver returns, the parent stays the one that it has.
         """
         return self._runners.run(self._putting(config, checkpoint, metadata))
 

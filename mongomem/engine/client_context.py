@@ -70,7 +70,7 @@ class ClientContext(Guarded, Generic[T]):
     def __new__(cls, connection: Connection, *_args: object) -> ClientContext[T]:
         name = connection.name
         # `compile(checkpointer=...)` answers a wrong object with the name of its type
-        # (langgraph.types, ensure_valid_checkpointer), so the type of an Opening is named by the
+        # (langgraph.types, ensure_valid_checkpointer), so the type of this object is named by the
         # advice that belongs there.
         advice = (
             f"{name}.from_conn_string(...), not entered: write `with "
@@ -92,9 +92,9 @@ class ClientContext(Guarded, Generic[T]):
         uri: str,
         open_timeout: float | NotProvided | None,
         options: Mapping[str, Any],
-        beneath: Mapping[str, Callable[..., Any]] | None = None,
+        held: Mapping[str, Callable[..., Any]] | None = None,
     ) -> ClientContext[T]:
-        """Return the opening of a class made from a client; options that are not its own reach the
+        """Return the context of a class made from a client; options that are not its own reach the
         client.
 
         Args:
@@ -103,12 +103,12 @@ class ClientContext(Guarded, Generic[T]):
             open_timeout: How long entering waits for an answer of the servers, in seconds; None:
                 does not ask; `NOT_PROVIDED`: as long as the client, see `Connection.wait`.
             options: Those of the class and of the client.
-            beneath: By the options of the class that hold options of another one, that.
+            held: By the options of the class that hold options of another one, that.
         """
         names = names_of(made)
         own = {name: value for name, value in options.items() if name in names}
         others = {name: value for name, value in options.items() if name not in names}
-        inner = {name: names_of(one) for name, one in (beneath or {}).items()}
+        inner = {name: names_of(one) for name, one in (held or {}).items()}
         connection = Connection(
             made.__name__, uri, others, open_timeout, [*names, "open_timeout"], inner
         )
@@ -228,7 +228,7 @@ class Connection:
         open_timeout: How long to wait for an answer, in seconds. None: do not ask. `NOT_PROVIDED`:
             see `wait`.
         own: The options of what is opened, and of what those hold options of.
-        beneath: By the names of options that hold options, those.
+        held: By the names of options that hold options, those.
     """
 
     name: str
@@ -236,7 +236,7 @@ class Connection:
     client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     open_timeout: float | NotProvided | None = NOT_PROVIDED
     own: Iterable[str] = ()
-    beneath: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    held: Mapping[str, Iterable[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.uri, str) or not str.__len__(self.uri):
@@ -320,7 +320,7 @@ class Connection:
         unknown = [option for option in self.client_options if option in str(error)]
         if unknown and str(error).startswith("Unknown option"):
             return (
-                f"{unknown_option(self.name, unknown[0], self.own, self.beneath)} Nor has the "
+                f"{unknown_option(self.name, unknown[0], self.own, self.held)} Nor has the "
                 "MongoDB client."
             )
         if isinstance(error, InvalidURI):

@@ -8,7 +8,6 @@ import secrets
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import Any
 
 from mongomem.arguments import shown
 from mongomem.errors import ConfigurationError
@@ -19,24 +18,37 @@ def utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def told_by(clock: Callable[[], datetime]) -> datetime:
-    """Return the time of a clock as MongoDB keeps it: in UTC and whole milliseconds.
+def checked_clock(clock: object) -> Callable[[], datetime]:
+    """Return a clock, which tells aware times in UTC.
 
     Raises:
-        ConfigurationError: The clock returns something else than an aware time.
+        ConfigurationError: It is no function; or, when it is read, it tells something else than an
+            aware time.
     """
-    told: Any = clock()
+    if not callable(clock):
+        raise ConfigurationError(
+            f"clock must be a function that tells the time, not {shown(clock)}"
+        )
+    read: Callable[[], object] = clock
+    return lambda: _aware(read())
+
+
+def _aware(told: object) -> datetime:
     if not isinstance(told, datetime) or told.tzinfo is None:
         raise ConfigurationError(
             f"clock must tell the time as an aware datetime, not {shown(told)}"
         )
     try:
-        now = told.astimezone(timezone.utc)
+        return told.astimezone(timezone.utc)
     except Exception as error:  # out of the range of dates, or whatever a time zone does
         raise ConfigurationError(
             f"clock tells a time that has no equal in UTC: {shown(told)}"
         ) from error
-    return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+
+def in_milliseconds(moment: datetime) -> datetime:
+    """Return a time as MongoDB keeps it: in whole milliseconds."""
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
 def unix_time() -> float:

@@ -39,6 +39,9 @@ LARGEST_BATCH = 2**31 - 1
 IDS_PER_COMMAND = 50_000
 """How many `_id` values of 28 bytes one command names: far below a message."""
 
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
+"""What one document may hold (``maxBsonObjectSize``, MongoDB 4.4 to 8.2)."""
+
 NAMESPACE_NOT_FOUND = 26
 """Server error code: the collection does not exist (MongoDB 4.4 to 8.2)."""
 

@@ -11,7 +11,7 @@ from bson.timestamp import Timestamp
 from langgraph.store.base import TTLConfig
 
 from mongomem.arguments import checked_flag, checked_number, shown
-from mongomem.engine.clock import monotonic, told_by, unix_time
+from mongomem.engine.clock import checked_clock, in_milliseconds, monotonic, unix_time
 from mongomem.errors import ConfigurationError
 from mongomem.store.damage import Damage
 from mongomem.store.documents.coverage import Coverage
@@ -140,8 +140,8 @@ class Context:
         return latest_timestamp(self.unix_time())
 
     def now(self) -> datetime:
-        """See `told_by`."""
-        return told_by(self.clock)
+        """Return the time in UTC, in milliseconds."""
+        return in_milliseconds(self.clock())
 
 
 def context_for(
@@ -159,11 +159,7 @@ def context_for(
     Raises:
         ConfigurationError: An option is unknown, of the wrong kind, or contradicts another.
     """
-    chosen = _checked_backend(backend)
-    if not callable(clock):
-        raise ConfigurationError(
-            f"clock must be a function that tells the time, not {shown(clock)}"
-        )
+    chosen, told = _checked_backend(backend), checked_clock(clock)
     indexing = resolve_index(index)
     return Context(
         names=collections_for(collection_prefix),
@@ -172,7 +168,7 @@ def context_for(
             checked_number("index_cache_bytes", index_cache_bytes, error=ConfigurationError)
         ),
         expiry=Expiry() if ttl is None else Expiry(omit_expired=ttl.get("omit_expired", True)),
-        clock=clock,
+        clock=told,
         auto_setup=checked_flag("auto_setup", auto_setup, ConfigurationError),
         backend=chosen,
     )

@@ -258,7 +258,7 @@ class MongoStore(NamespaceMethods):
 
         Args:
             namespace: Where; a tuple of labels.
-            key: Its name in the namespace.
+            key: Its name in the namespace; an int, a UUID or an ObjectId is its string.
             value: JSON; bytes, tuples, datetimes and integers of any size come back exactly too.
             index: Which paths are embedded: None for those of the store, False for none, or a list.
             ttl: Minutes it lives after its last use; None for ever; not given: as the store is

@@ -12,7 +12,7 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from mongomem.arguments import shown
 from mongomem.checkpoint.context import Context
 from mongomem.checkpoint.documents.checkpoint import checked_checkpoint
-from mongomem.checkpoint.documents.identity import named
+from mongomem.checkpoint.documents.identity import named_metadata
 from mongomem.checkpoint.plans.load import deserialize, deserialize_body
 from mongomem.checkpoint.plans.put_writes import SerializedWrite
 from mongomem.checkpoint.serde.channels import BODY, Serialized
@@ -53,7 +53,7 @@ def decode(context: Context, thread: GivenThread, given: GivenCheckpoint) -> Dec
     values = {name: one.deserialized(context, given) for name, one in channels.items()}
     with named_errors(part):
         checkpoint = checked_checkpoint({**bare, "channel_values": values})
-        users = named({}, metadata, context.options.metadata_keys).by_key
+        users = named_metadata({}, metadata, context.options.metadata_keys).by_key
     serialized = {name: one.serialized for name, one in {BODY: body, **channels}.items()}
     return Decoded(
         checkpoint,

@@ -248,6 +248,21 @@ async def test_aconnect_and_aclose(mongo_uri: str, database_name: str) -> None:
         await memory.asetup()
 
 
+@pytest.mark.parametrize("kind", [MongoClient, AsyncMongoClient])
+async def test_a_client_that_was_passed_in_stays_open_however_its_memory_is_left(
+    kind: Any, mongo_uri: str, database_name: str
+) -> None:
+    client = kind(mongo_uri)
+    async with MongoMemory(client, database_name) as memory:
+        assert await memory.saver.aget_tuple(CONFIG) is None
+    with MongoMemory(client, database_name) as memory:
+        assert await memory.saver.aget_tuple(CONFIG) is None
+    assert await memory.saver.aget_tuple(CONFIG) is None
+    closed = client.close()
+    if closed is not None:
+        await closed
+
+
 async def test_the_wrong_close_says_the_right_one_and_leaves_the_client_open(
     mongo_uri: str, database_name: str
 ) -> None:

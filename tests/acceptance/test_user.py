@@ -250,7 +250,7 @@ def test_memories_live_as_the_store_says() -> None:
         (lambda ada: ada.remember(7), InvalidInputError, "text must be a string"),
         (lambda ada: ada.remember("a", key=""), InvalidInputError, "key is empty"),
         (lambda ada: ada.remember("a", tags={1}), UnstorableValueError, "at tags: a set cannot"),
-        (lambda ada: ada.forget(7), InvalidInputError, "key must be a string"),
+        (lambda ada: ada.forget(7.0), InvalidInputError, "key must be a string"),
         (lambda ada: ada.forget(None), InvalidInputError, "key must be a string"),
         (lambda ada: ada.threads(filter=7), InvalidInputError, "filter must be a mapping"),
         (lambda ada: ada.recall(filter={"a": {"$x": 1}}), InvalidInputError, "filter"),

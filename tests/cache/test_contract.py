@@ -26,9 +26,9 @@ from pymongo.errors import (
 )
 
 from mongomem import ConfigurationError, MongoCache, MongoMemory, UnstorableValueError, UsageError
-from mongomem.cache.documents.entry import MAX_DOCUMENT_BYTES, entry_id, is_own_id
+from mongomem.cache.documents.entry import entry_id, is_own_id
 from mongomem.cache.plans.entries import TOO_LARGE_FOR_SERVER
-from mongomem.engine.commands import BulkWrite
+from mongomem.engine.commands import MAX_DOCUMENT_BYTES, BulkWrite
 from mongomem.engine.runners import BlockingRunner
 from mongomem.testing import FailingRunner, MongomockDatabase
 from support.caches import NS, World

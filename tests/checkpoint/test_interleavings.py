@@ -99,7 +99,10 @@ class World:
         saver = MongoSaver(self.client, "d", grace=GRACE, clock=self.clock, auto_setup=False)
         # A process that has looked at its collections, and for tombstones: else every order of that
         # would be tried too.
-        saver._caches.is_ours, saver._caches.tombstones_looked_for_at = True, self.clock.now
+        saver._caches.setup_state.is_ours, saver._caches.setup_state.tombstones_looked_for_at = (
+            True,
+            self.clock.now,
+        )
         return saver
 
 

@@ -68,7 +68,10 @@ class World:
         saver = MongoSaver(
             self.client, self.name, clock=lambda: self.now, grace=GRACE, auto_setup=False, **options
         )
-        saver._caches.is_ours, saver._caches.tombstones_looked_for_at = True, self.now
+        saver._caches.setup_state.is_ours, saver._caches.setup_state.tombstones_looked_for_at = (
+            True,
+            self.now,
+        )
         if runner is not None:
             saver._runners = Runners(runner, saver._runners.arun)
         return saver
@@ -300,7 +303,7 @@ def test_what_cleans(world: World, name: str) -> None:
 
 
 def _forgetful(saver: MongoSaver) -> MongoSaver:
-    saver._caches.tombstones_looked_for_at = None
+    saver._caches.setup_state.tombstones_looked_for_at = None
     return saver
 
 
@@ -327,6 +330,16 @@ def test_a_put_looks_once_a_grace_and_with_one_command(world: World) -> None:
         counts.append(sum(isinstance(one, DatabaseCommand) for one in runner.commands))
         world.now += GRACE / 2
     assert counts[1:] == [1, 2, 1, 2, 1, 2, 1]
+
+
+def test_a_clock_that_was_set_back_does_not_end_the_looks(world: World) -> None:
+    saver = world.saver()
+    saver.put(config("gone"), checkpoint({"count": 1}), METADATA, {})
+    saver.delete_thread("gone")
+    world.now += GRACE
+    saver._caches.setup_state.tombstones_looked_for_at = world.now + 1000 * GRACE
+    saver.put(config(), checkpoint({"count": 1}), METADATA, {})
+    assert {one["thread_id"] for one in world.documents()} == {"t"}
 
 
 def test_a_look_that_fails_does_not_fail_the_put(world: World) -> None:

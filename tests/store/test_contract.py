@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from typing import Any
+from uuid import UUID
 
 import pytest
+from bson import ObjectId
 from langgraph.store.base import (
     BaseStore,
     GetOp,
@@ -29,6 +31,10 @@ from support.savers import KINDS, Calls
 from support.stores import keys, named, store_of
 
 NS = ("users", "u1")
+
+
+class Level(enum.Enum):
+    HIGH = "high"
 
 
 @pytest.fixture(params=KINDS)
@@ -98,7 +104,7 @@ async def test_nothing_of_a_batch_is_written_when_something_in_it_is_wrong(store
         PutOp(("a.b",), "bad", {}),
         PutOp(("",), "bad", {}),
         PutOp(NS, "bad", {"text": "x" * 17 * 2**20}),
-        PutOp(NS, 1, {}),
+        PutOp(NS, 1.0, {}),
         PutOp(NS, "bad", [1]),
         PutOp(NS, "bad", {}, index=True),
         PutOp(NS, "bad", {}, ttl=-1),
@@ -142,6 +148,23 @@ async def test_keys_may_hold_any_character(store: Calls) -> None:
     for key in odd:
         assert (await store("get", NS, key)).value == {"key": key}
     assert sorted(keys(await store("search", NS, limit=20))) == sorted(odd)
+
+
+@pytest.mark.parametrize("key", [UUID(int=7), 7, -(2**70), ObjectId("0" * 24), Level.HIGH], ids=str)
+async def test_a_key_of_another_kind_is_its_string(store: Calls, key: Any) -> None:
+    """As for LangGraph's other stores: ``BaseStore.put`` takes ``str(key)``."""
+    plain = InMemoryStore()
+    written = key.value if isinstance(key, Level) else key  # whose `str` depends on Python
+    plain.put(NS, written, {"n": 1})
+    await store("put", NS, key, {"n": 1})
+    expected = plain.get(NS, written)
+    for asked in (key, str(written)):
+        item = await store("get", NS, asked)
+        assert expected is not None
+        assert (item.key, item.value) == (expected.key, expected.value)
+    assert [item.key for item in await store("batch", [GetOp(NS, key)])] == [str(written)]
+    await store("delete", NS, key)
+    assert await store("get", NS, str(written)) is None
 
 
 AWKWARD = ["u", "u1", "u10", "a", "ab", "%", "_", "*", "/", ":", "$", "|", "Ж", "中", "u ", "U"]
@@ -301,10 +324,11 @@ async def test_hostile_arguments_touch_no_document(store: Calls) -> None:
 
 
 async def refuse_everywhere(store: Calls, bad: Any) -> None:
+    no_key = bad if bad != 1 else True  # an integer is its string
     for name, arguments, options in (
-        ("get", (NS, bad), {}),
-        ("delete", (NS, bad), {}),
-        ("put", (NS, bad, {"n": 2}), {}),
+        ("get", (NS, no_key), {}),
+        ("delete", (NS, no_key), {}),
+        ("put", (NS, no_key, {"n": 2}), {}),
         ("get", (bad, "k"), {}),
         ("delete", (bad, "k"), {}),
         ("put", (bad, "k", {"n": 2}), {}),

@@ -507,7 +507,7 @@ async def test_an_error_reaches_only_the_one_who_caused_it(
             "NoneType",
         ]
         results = await asyncio.gather(
-            store.aget(NS, 1), store.aget(NS, "a"), return_exceptions=True
+            store.aget(NS, 1.5), store.aget(NS, "a"), return_exceptions=True
         )  # type: ignore[arg-type]
         assert isinstance(results[0], ValueError)
         assert results[1].key == "a"  # type: ignore[union-attr]

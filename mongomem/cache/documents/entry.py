@@ -19,7 +19,7 @@ from mongomem.cache.documents.revival import revive
 from mongomem.checkpoint.serde.channels import serialized
 from mongomem.checkpoint.serde.place_digest import cache_entry_binding
 from mongomem.checkpoint.serde.serializer import CONTENT_FIELDS, ValueSerializer
-from mongomem.engine.commands import Document
+from mongomem.engine.commands import MAX_DOCUMENT_BYTES, Document
 from mongomem.errors import CorruptDataError, SchemaVersionError
 from mongomem.schema.indexes import Index
 
@@ -27,9 +27,6 @@ SCHEMA_VERSION = 1
 
 HALF_BYTES = 16
 """The length of each half of an `_id`: the digest of a namespace, that of a key."""
-
-MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-"""What one document may hold (``maxBsonObjectSize``, MongoDB 4.4 to 8.2)."""
 
 BY_EXPIRY = "by_expiry"
 

@@ -24,6 +24,7 @@ from typing import Any
 from mongomem.arguments import checked_number, shown
 from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint
 from mongomem.checkpoint.documents.config import CheckpointRef
+from mongomem.checkpoint.documents.identity import RUN, identity
 from mongomem.errors import CorruptDataError, InvalidInputError
 
 NS_SEP, NS_END = "|", ":"
@@ -41,7 +42,7 @@ class CheckpointNode:
         created_at: When it was stored.
         hidden: Whether it is kept for replay only.
         hidden_at: Since when; None where that is not known.
-        run_id: The run that made it.
+        run_id: The run that made it, by the string that identifies it.
         caller: The checkpoint of the graph above that called this subgraph; None where its
             namespace outlives a call.
         sends_in_parent: Whether its pending sends stand among the writes of its parent.
@@ -77,7 +78,7 @@ class CheckpointNode:
         """Return the node of a stored checkpoint, of which also the channels that have a version
         and the metadata were read.
         """
-        ref, run_id = stored.ref, metadata.get("run_id")
+        ref = stored.ref
         counters = metadata.get("counters_since_delta_snapshot")
         return cls(
             ref,
@@ -85,7 +86,7 @@ class CheckpointNode:
             stored.created_at,
             stored.hidden,
             stored.hidden_at,
-            run_id if isinstance(run_id, str) else None,
+            identity(metadata.get(RUN)),
             caller_of(ref.thread_id, ref.checkpoint_ns, metadata.get("parents")),
             stored.sends_in_parent,
             frozenset(stored.channels),

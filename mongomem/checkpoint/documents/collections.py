@@ -1,4 +1,5 @@
-"""The documents of short-term memory: their identity, their fields, and indexes that serve them.
+"""The collections of short-term memory: the `_id`s of their documents, queries, and the indexes
+that serve them.
 
     {prefix}checkpoints
         type "thread"      one a thread: when it was last used, its metadata and members, its
@@ -8,13 +9,14 @@
     {prefix}checkpoint_writes
         one a pending write
     {prefix}checkpoint_settings
-        how far the schema has come
+        how far the schema has come; the lease and the record of the retention
 
 Threads, checkpoints and chunks share a collection because one ordered command then writes a whole
 put: chunks first, the checkpoint last, one wait for the journal (docs/decisions/one-collection.md
 has the figures).
 
-Pure: builds and reads documents. Which of them to write, and in what order, stands in the plans.
+Pure. What a document holds stands in the modules beside this one; which to write, and in what
+order, in the plans.
 """
 
 from __future__ import annotations

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from numbers import Integral
 from typing import Any, TypeAlias
 from uuid import UUID
 
 from bson import ObjectId
 from langchain_core.runnables import RunnableConfig
 
-from mongomem.arguments import checked_mapping, checked_text, shown
+from mongomem.arguments import KINDS_OF_IDS, checked_mapping, checked_text, shown, text_of
 from mongomem.errors import InvalidInputError
 
 LONGEST_IDENTIFIER = 65_536
@@ -60,30 +59,6 @@ class CheckpointRef:
         return f"checkpoint {self.checkpoint_id!r} of thread {self.thread_id!r}{namespace}"
 
 
-def text_of(value: object) -> str | None:
-    """Return the string that an identifier of any kind stands for; None for what is no identifier.
-
-    Strings, integers (also NumPy's), UUIDs and ObjectIds identify, and so does an enum whose value
-    is one of these: by its value, whatever its ``str`` is on this version of Python. True and 1.0
-    do not.
-    """
-    if type(value) is str:
-        return value
-    if isinstance(value, Enum):
-        return None if isinstance(value.value, Enum) else text_of(value.value)
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, UUID | ObjectId):
-        return str(value)
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        return None
-    try:
-        return str(int(value))
-    # more digits than sys.set_int_max_str_digits() allows, or whatever a class of the caller does
-    except Exception:
-        return None
-
-
 def identifier(name: str, value: object) -> str:
     """Return `value` as the string that is stored: ``thread_id=7`` and ``"7"`` are one thread.
 
@@ -95,9 +70,8 @@ def identifier(name: str, value: object) -> str:
         return value
     text = text_of(value)
     if text is None:
-        kinds = "or an int, a UUID, an ObjectId or an enum of these"
         raise InvalidInputError(
-            f"{name} must be a string, {kinds}, not {type(value).__name__}: {shown(value)}"
+            f"{name} must be {KINDS_OF_IDS}, not {type(value).__name__}: {shown(value)}"
         )
     if len(text) > LONGEST_IDENTIFIER:
         raise InvalidInputError(

@@ -17,8 +17,7 @@ from typing import Any, TypeAlias, cast
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointMetadata, get_checkpoint_metadata
 
-from mongomem.arguments import checked_mapping, shown
-from mongomem.checkpoint.documents.config import text_of
+from mongomem.arguments import checked_mapping, shown, text_of
 from mongomem.checkpoint.documents.metadata import ANY, LARGEST_INTEGER, contains, superset_query
 from mongomem.engine.commands import Document
 from mongomem.errors import InvalidInputError
@@ -49,6 +48,9 @@ OF_A_REQUEST = frozenset(
 """What a LangGraph server adds to the config of a run and keeps in no checkpoint of its own savers
 (langgraph-api 0.16): it tells of one request."""
 
+RUN = "run_id"
+"""The metadata key that names the run which made a checkpoint."""
+
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 """Integers as ``str`` writes them, up to a few more than BSON holds."""
 
@@ -67,8 +69,8 @@ def identity(value: object) -> str | None:
 
 
 def forms_of(text: str) -> list[str | int]:
-    """Return the forms in which the first format stored an identity: the string, and the integer
-    that it stands for.
+    """Return the forms in which metadata may hold what identifies somebody, or a run: the string,
+    and the integer that it stands for. Under identity keys the first format had both.
     """
     number = int(text) if _INTEGER.fullmatch(text) else LARGEST_INTEGER + 1
     return [text, number] if abs(number) <= LARGEST_INTEGER else [text]
@@ -82,7 +84,7 @@ class NamedMetadata:
     by_key: Mapping[str, tuple[str, ...]]
 
 
-def named(
+def named_metadata(
     config: RunnableConfig, metadata: CheckpointMetadata, keys: Collection[str]
 ) -> NamedMetadata:
     """Return the metadata of a checkpoint as LangGraph makes it, and whom it names.
@@ -108,7 +110,16 @@ def named(
     kept = {
         key: found[0] for key, found in by_key.items() if found and not _is_plain(full.get(key))
     }
-    return NamedMetadata(cast("CheckpointMetadata", full | kept), by_key)
+    return NamedMetadata(cast("CheckpointMetadata", full | _run(full) | kept), by_key)
+
+
+def _run(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return the run that metadata names by something else than a string or a number, as a UUID, by
+    its string: ``delete_for_runs`` looks for that.
+    """
+    given = metadata.get(RUN)
+    text = None if _is_plain(given) else identity(given)
+    return {} if text is None else {RUN: text}
 
 
 def _source(values: object, without: Iterable[str] = ()) -> dict[Any, Any]:
@@ -199,7 +210,7 @@ def together(known: Members, more: Members) -> Members:
     return {key: members | more.get(key, frozenset()) for key, members in known.items()}
 
 
-def split(
+def split_filter(
     wanted: Mapping[str, Any], keys: Collection[str]
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """Return what of a filter identifies somebody under an identity key, and the rest."""
@@ -212,14 +223,14 @@ def matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any], keys: Collec
     """Decide whether the metadata of a checkpoint contains a filter, whatever form an identity has
     in either.
     """
-    by_key, rest = split(wanted, keys)
+    by_key, rest = split_filter(wanted, keys)
     same = all(identity(metadata.get(key)) == text for key, text in by_key.items())
     return same and contains(metadata, rest)
 
 
 def narrowed(wanted: Mapping[str, Any], keys: Sequence[str]) -> list[Document]:
     """Return conditions that every checkpoint document whose metadata matches a filter meets."""
-    by_key, rest = split(wanted, keys)
+    by_key, rest = split_filter(wanted, keys)
     named = [
         {
             "$or": [

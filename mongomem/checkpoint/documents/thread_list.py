@@ -30,7 +30,7 @@ from mongomem.checkpoint.documents.identity import (
     forms_of,
     identity,
     member,
-    split,
+    split_filter,
 )
 from mongomem.checkpoint.documents.list_query import above
 from mongomem.checkpoint.documents.metadata import (
@@ -108,7 +108,7 @@ def thread_conditions(wanted: Mapping[str, Any], keys: Collection[str]) -> list[
     """Return conditions one of which every thread meets that a filter is about: one a form that an
     identity has.
     """
-    by_key, rest = split(wanted, keys)
+    by_key, rest = split_filter(wanted, keys)
     forms = [named_conditions(key, text) for key, text in by_key.items()]
     others = [{"$or": _places(path, value)} for path, value in equality_clauses(rest).items()]
     return [
@@ -138,7 +138,7 @@ def matches_filter(
     """Decide whether a thread contains a filter: anybody it was put for under an identity key, else
     what it shows.
     """
-    by_key, rest = split(wanted, keys)
+    by_key, rest = split_filter(wanted, keys)
     return contains(thread.metadata, rest) and all(
         is_named(document, key, text) for key, text in by_key.items()
     )

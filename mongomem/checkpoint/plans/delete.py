@@ -152,8 +152,10 @@ async def clean_now_and_then(context: Context) -> None:
 
     What fails is left to the next look: it must not fail the put that was done.
     """
-    last, now = context.caches.tombstones_looked_for_at, context.now()
-    if last is None or now - last >= max(context.options.grace, SHORTEST_PAUSE):
+    last, now = context.caches.setup_state.tombstones_looked_for_at, context.now()
+    pause = max(context.options.grace, SHORTEST_PAUSE)
+    # A clock that was set back must not end the looks until it comes to where it was.
+    if last is None or not timedelta(0) <= now - last < pause:
         with suppress(PyMongoError):
             await remove_tombstones(context)
 
@@ -163,7 +165,7 @@ async def remove_tombstones(context: Context) -> None:
     with them.
     """
     now = context.now()
-    context.caches.tombstones_looked_for_at = now
+    context.caches.setup_state.tombstones_looked_for_at = now
     cutoff = now - context.options.grace
     found = await _ended_by(context, cutoff)
     threads = [
@@ -176,7 +178,7 @@ async def remove_tombstones(context: Context) -> None:
         if thread.get("deleted_at") is None:
             await _clean_living(context, thread, cutoff)
     if len(found) == MOST_AT_ONCE:
-        context.caches.tombstones_looked_for_at = None
+        context.caches.setup_state.tombstones_looked_for_at = None
 
 
 async def _ended_by(context: Context, cutoff: datetime) -> list[Document]:

@@ -23,7 +23,12 @@ from mongomem.checkpoint.documents.checkpoint import (
 from mongomem.checkpoint.documents.collections import chunk_doc_id, chunk_hash
 from mongomem.checkpoint.documents.config import CheckpointRef
 from mongomem.checkpoint.documents.thread import advised, decode_name_key, thread_query
-from mongomem.checkpoint.serde.chunks import HASH_BYTES, LONGEST_HASH_LIST, StoredValue, split
+from mongomem.checkpoint.serde.chunks import (
+    HASH_BYTES,
+    LONGEST_HASH_LIST,
+    StoredValue,
+    split_hashes,
+)
 from mongomem.checkpoint.serde.serializer import (
     CONTENT_FIELDS,
     Obstacle,
@@ -120,11 +125,11 @@ class HashList:
     @classmethod
     def of(cls, content: bytes, above: frozenset[bytes] = frozenset()) -> HashList:
         """Return the list of joined hashes, reached by way of those above."""
-        return cls(content, above.union(split(content)))
+        return cls(content, above.union(split_hashes(content)))
 
     def ids(self, thread_id: str) -> list[bytes]:
         """Return the `_id` of each chunk of content, in order."""
-        return [chunk_doc_id(thread_id, name) for name in split(self.content)]
+        return [chunk_doc_id(thread_id, name) for name in split_hashes(self.content)]
 
 
 INLINE = HashList()

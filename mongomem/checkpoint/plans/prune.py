@@ -2,9 +2,9 @@
 checkpoint leads to.
 
 A put refers to chunks of its parent without writing them, so a chunk that nothing refers to now may
-be referred to in a moment. It is marked first; only a later sweep deletes it, once the mark is as
-old as the grace, and only if the mark still stands: a put that needs the chunk writes it, which
-takes the mark away, and a sweep that finds it referred to does the same.
+be referred to in a moment. It is marked first; only a later collection deletes it, once the mark is
+as old as the grace, and only if the mark still stands: a put that needs the chunk writes it, which
+takes the mark away, and a collection that finds it referred to does the same.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from mongomem.checkpoint.documents.collections import (
 from mongomem.checkpoint.documents.config import CheckpointRef, identifier
 from mongomem.checkpoint.documents.fields import read_field
 from mongomem.checkpoint.documents.garbage import plan_garbage
+from mongomem.checkpoint.documents.identity import RUN, forms_of
 from mongomem.checkpoint.documents.thread import thread_query
 from mongomem.checkpoint.plans.delete import delete_thread
 from mongomem.checkpoint.plans.load import (
@@ -103,7 +104,7 @@ async def delete_for_runs(context: Context, run_ids: object) -> None:
     """Remove the checkpoints that runs made, with their writes."""
     wanted = frozenset(_unique_ids("run_id", run_ids))
     clear = context.clear_metadata
-    if clear is not None and "run_id" not in clear:
+    if clear is not None and RUN not in clear:
         raise ConfigurationError(
             "runs cannot be found: name run_id in clear_metadata, where it stands readable"
         )
@@ -118,7 +119,8 @@ async def delete_for_runs(context: Context, run_ids: object) -> None:
 
 
 async def _threads_of_runs(context: Context, run_ids: Collection[str]) -> list[str]:
-    query = {"type": CHECKPOINT, "metadata.run_id": {"$in": sorted(run_ids)}}
+    forms = [form for run_id in sorted(run_ids) for form in forms_of(run_id)]
+    query = {"type": CHECKPOINT, f"metadata.{RUN}": {"$in": forms}}
     found = await Find(context.checkpoints, query, {"thread_id": 1})
     return sorted({read_field(document, "thread_id", str) for document in found})
 
@@ -141,29 +143,30 @@ async def prune_thread(
     """
     wait = Wait(context.now(), grace)
     for attempt in range(MAX_ATTEMPTS):
-        threads = await _readable_thread(context, thread_id)
-        nodes = await retry_if_chunk_missing(partial(_nodes, context, thread_id, threads))
+        thread = await _readable_thread(context, thread_id)
+        nodes = await retry_if_chunk_missing(partial(_nodes, context, thread_id, thread))
         going = to_remove(nodes)
         what = plan_removal(nodes, going, wait if len(going) < len(nodes) else None)
         if dry_run:
             return _report(thread_id, what.removed, what.hidden)
         if not nodes or len(what.removed) < len(nodes):
             await _check_roots(context, thread_id)
-            return await _remove_checkpoints(context, thread_id, threads, what, wait)
+            return await _remove_checkpoints(context, thread_id, thread, what, wait)
         # Everything goes, unless a put has come since: then look again.
-        if await delete_thread(context, thread_id, _as_last_put(threads)):
+        if await delete_thread(context, thread_id, _no_put_since(thread)):
             return _report(thread_id, what.removed, what.hidden)
         await backoff(attempt)
     raise await contention_error(context, thread_id)
 
 
-async def _readable_thread(context: Context, thread_id: str) -> list[Document]:
-    """Read the document of a thread: a list of one, or empty. Damage ends the removal before
+async def _readable_thread(context: Context, thread_id: str) -> Document | None:
+    """Read the document of a thread, None where there is none. Damage ends the removal before
     anything is changed.
     """
-    threads = await Find(context.checkpoints, thread_query(thread_id), limit=1)
-    read_state(context, threads[0] if threads else None)
-    return threads
+    found = await Find(context.checkpoints, thread_query(thread_id), limit=1)
+    thread = found[0] if found else None
+    read_state(context, thread)
+    return thread
 
 
 async def _check_roots(context: Context, thread_id: str) -> None:
@@ -171,9 +174,9 @@ async def _check_roots(context: Context, thread_id: str) -> None:
     await retry_if_chunk_missing(partial(read_roots, context, thread_id))
 
 
-def _as_last_put(threads: Sequence[Document]) -> Document | None:
+def _no_put_since(thread: Document | None) -> Document | None:
     """Return the condition that no put has come since the thread document was read."""
-    return {"updated_at": {"$eq": threads[0].get("updated_at")}} if threads else None
+    return None if thread is None else {"updated_at": {"$eq": thread.get("updated_at")}}
 
 
 def _report(
@@ -185,7 +188,11 @@ def _report(
 
 
 async def _remove_checkpoints(
-    context: Context, thread_id: str, threads: Sequence[Document], what: RemovalPlan, wait: Wait
+    context: Context,
+    thread_id: str,
+    thread: Document | None,
+    what: RemovalPlan,
+    wait: Wait,
 ) -> PruneReport:
     """Take from a thread what goes, what an ended life left, and the garbage, also that of a
     removal that broke off.
@@ -195,10 +202,10 @@ async def _remove_checkpoints(
     lead to would count as living.
     """
     going = what.removed + what.hidden
-    removed = await _hide_then_delete(context, thread_id, threads, going, wait) if what else []
-    if threads:
-        ended = {"thread_id": thread_id, "epoch": {"$lt": threads[0].get("epoch")}}
-        await DeleteMany(context.checkpoints, {"type": CHECKPOINT, **ended})
+    removed = await _hide_then_delete(context, thread_id, thread, going, wait) if what else []
+    if thread is not None:
+        own: Document = {"type": CHECKPOINT, "thread_id": thread_id}
+        await DeleteMany(context.checkpoints, own | {"epoch": {"$lt": thread.get("epoch")}})
     await retry_if_chunk_missing(partial(collect_garbage, context, thread_id))
     return _report(thread_id, removed, [ref for ref in going if ref not in removed])
 
@@ -206,7 +213,7 @@ async def _remove_checkpoints(
 async def _hide_then_delete(
     context: Context,
     thread_id: str,
-    threads: Sequence[Document],
+    thread: Document | None,
     going: Sequence[CheckpointRef],
     wait: Wait,
 ) -> list[CheckpointRef]:
@@ -221,7 +228,7 @@ async def _hide_then_delete(
     await new_generation(context, thread_id)
     await _hide(context, thread_id, going, wait.now)
     await new_generation(context, thread_id)
-    family = await retry_if_chunk_missing(partial(_nodes, context, thread_id, threads))
+    family = await retry_if_chunk_missing(partial(_nodes, context, thread_id, thread))
     final = plan_removal(family, set(), wait)
     await _unlink_and_delete(context, thread_id, final)
     context.caches.invalidate_thread(thread_id)
@@ -259,7 +266,8 @@ async def _unlink_and_delete(context: Context, thread_id: str, what: RemovalPlan
     await _delete_writes_of(context, thread_id, what.removed)
     if what.removed:
         keys = [checkpoint_doc_id(ref) for ref in what.removed]
-        await DeleteMany(context.checkpoints, {"_id": {"$in": keys}, "thread_id": thread_id})
+        for some in slices(keys, IDS_PER_COMMAND):
+            await DeleteMany(context.checkpoints, {"_id": {"$in": some}, "thread_id": thread_id})
 
 
 async def _delete_writes_of(
@@ -279,13 +287,11 @@ def _key(ref: CheckpointRef) -> Document:
     return {"_id": checkpoint_doc_id(ref), "thread_id": ref.thread_id}
 
 
-async def _nodes(
-    context: Context, thread_id: str, threads: Sequence[Document]
-) -> list[CheckpointNode]:
+async def _nodes(context: Context, thread_id: str, thread: Document | None) -> list[CheckpointNode]:
     """Read the family of a thread, as far as it belongs to its present life."""
     query: Document = {"type": CHECKPOINT, "thread_id": thread_id}
-    if threads:
-        query["epoch"] = threads[0].get("epoch")
+    if thread is not None:
+        query["epoch"] = thread.get("epoch")
     records = await read_checkpoints(context, await Find(context.checkpoints, query))
     bodies = await load_bodies(context, records)
     return [

@@ -29,14 +29,8 @@ from mongomem.checkpoint.documents.checkpoint import (
     checked_checkpoint,
     encode_checkpoint,
 )
-from mongomem.checkpoint.documents.collections import (
-    chunk_doc_id,
-)
-from mongomem.checkpoint.documents.config import (
-    CheckpointRef,
-    identifier,
-    ref_of_config,
-)
+from mongomem.checkpoint.documents.collections import checkpoint_doc_id, chunk_doc_id
+from mongomem.checkpoint.documents.config import CheckpointRef, identifier, ref_of_config
 from mongomem.checkpoint.documents.identity import (
     LONGEST_IDENTITY,
     Member,
@@ -45,7 +39,7 @@ from mongomem.checkpoint.documents.identity import (
     identified,
     identity,
     member,
-    named,
+    named_metadata,
 )
 from mongomem.checkpoint.documents.metadata import STEP_METADATA, queryable_copy
 from mongomem.checkpoint.documents.preview import preview_of
@@ -56,6 +50,7 @@ from mongomem.checkpoint.documents.thread import (
     members_after,
 )
 from mongomem.checkpoint.plans.delete import clean_now_and_then
+from mongomem.checkpoint.plans.load import read_checkpoints
 from mongomem.checkpoint.plans.setup import ensure_setup
 from mongomem.checkpoint.plans.thread_state import (
     MAX_ATTEMPTS,
@@ -81,7 +76,7 @@ from mongomem.checkpoint.serde.channels import (
 )
 from mongomem.checkpoint.serde.copies import detached, detached_values, own_copy
 from mongomem.checkpoint.serde.size_estimate import size_to_serialize
-from mongomem.engine.commands import BulkWrite, Document, Replace, Update
+from mongomem.engine.commands import BulkWrite, Document, Find, Replace, Update
 from mongomem.engine.effects import CacheUse, Compute
 from mongomem.engine.writes import OutcomeUnknownError, UpdateCommand, is_duplicate_key_only
 
@@ -116,6 +111,11 @@ class NewCheckpoint:
     def metadata(self) -> CheckpointMetadata:
         return self.named.metadata
 
+    @property
+    def parent(self) -> CheckpointRef:
+        """Where the parent is; the newest checkpoint of the namespace where there is none."""
+        return self.ref.at(self.parent_id)
+
 
 async def put(
     context: Context,
@@ -127,7 +127,8 @@ async def put(
     """Store a checkpoint; return the config that leads to it.
 
     One round trip where the caches know thread and parent, and where a thread begins with short
-    values; else two, and one more for each level of hashes above the first that the parent has.
+    values; else two, and one more for each level of hashes above the first that the parent has, and
+    for a config that names the checkpoint itself.
     Values are serialized before the first of them, or copied where that takes long: what is stored
     is what was passed, whatever the caller does to it afterwards. If the parent turns out to be
     gone, the channels that it would have supplied are serialized then.
@@ -148,32 +149,41 @@ async def put(
     ref = ref_of_config(config)
     checkpoint = checked_checkpoint(checkpoint)
     new = _new_checkpoint(context, config, ref, checkpoint, metadata)
-    base = base_from_cache(context, ref)
+    base = base_from_cache(context, ref) if ref != new.ref else None
     await CacheUse(int(base is not None), int(base is None))
     values = dict(given or await _serialized(context, checkpoint, new.metadata, base))
+    if ref == new.ref:
+        new = replace(new, parent_id=await _stored_parent_id(context, ref))
     if base is None and are_inline(values):
-        base = base_of_new_thread(context, ref)
+        base = base_of_new_thread(context, new.parent)
     await ensure_setup(context)
-    await _store_by_attempts(context, ref, new, values, base)
-    context.caches.parents.pop(ref)
+    await _store_by_attempts(context, new, values, base)
+    context.caches.parents.pop(new.parent)
     await clean_now_and_then(context)
     return new.ref.config()
 
 
+async def _stored_parent_id(context: Context, ref: CheckpointRef) -> str | None:
+    """Return the id of the parent that a checkpoint has where it is stored, else None.
+
+    For a put whose config names the checkpoint itself, as the configs do that a saver gives: the
+    checkpoint stays in its place, and is not made its own ancestor.
+    """
+    place = {"_id": checkpoint_doc_id(ref), "thread_id": ref.thread_id}
+    stored = await read_checkpoints(context, await Find(context.checkpoints, place, limit=1))
+    return stored[0].parent_id if stored else None
+
+
 async def _store_by_attempts(
-    context: Context,
-    ref: CheckpointRef,
-    new: NewCheckpoint,
-    values: dict[str, Serialized],
-    base: PutBase | None,
+    context: Context, new: NewCheckpoint, values: dict[str, Serialized], base: PutBase | None
 ) -> None:
     """Store a put on its base, and on what is there now where the base does not hold. Where nobody
     knows whether it was stored, it is stored again: a primary may step down more than once.
     """
-    unknown = 0
+    unknown, thread_id = 0, new.ref.thread_id
     for attempt in range(MAX_ATTEMPTS):
         if base is None:
-            base = await read_base(context, ref)
+            base = await read_base(context, new.parent)
             values |= serialize_values(new.checkpoint, base.parent, context.serializer, done=values)
         try:
             if await _attempt(context, new, values, base):
@@ -182,10 +192,10 @@ async def _store_by_attempts(
             unknown += 1
             if unknown == MOST_SENT:
                 raise error.met from None
-        context.caches.invalidate_thread(ref.thread_id)
+        context.caches.invalidate_thread(thread_id)
         base = None
         await backoff(attempt)
-    raise await contention_error(context, ref.thread_id)
+    raise await contention_error(context, thread_id)
 
 
 def _new_checkpoint(
@@ -197,7 +207,7 @@ def _new_checkpoint(
 ) -> NewCheckpoint:
     """Return what is to be stored, in copies of its own, of a checkpoint that was checked."""
     child = ref.at(identifier("checkpoint id", checkpoint["id"]))
-    whole = named(config, metadata, context.options.metadata_keys)
+    whole = named_metadata(config, metadata, context.options.metadata_keys)
     whole = NamedMetadata(detached(whole.metadata), whole.by_key)
     preview = preview_of(checkpoint, ref.checkpoint_ns, context.clear_metadata)
     return NewCheckpoint(child, ref.checkpoint_id, own_copy(checkpoint), whole, preview)

@@ -106,7 +106,7 @@ async def store_writes(context: Context, task: Task, serialized: Sequence[Serial
         _stored_write(task, one, value, epoch, now)
         for one, value in zip(serialized, values, strict=True)
     ]
-    await _store_writes(context, ref.thread_id, _documents(context, ref.thread_id, stored))
+    await _insert_or_upsert(context, ref.thread_id, _documents(context, ref.thread_id, stored))
 
 
 def _stored_write(
@@ -127,7 +127,9 @@ def _documents(context: Context, thread_id: str, stored: Sequence[StoredWrite]) 
     return [encode_write(one, context.serializer, compress=compress) for one in stored]
 
 
-async def _store_writes(context: Context, thread_id: str, documents: Sequence[Document]) -> None:
+async def _insert_or_upsert(
+    context: Context, thread_id: str, documents: Sequence[Document]
+) -> None:
     """Store pending writes.
 
     Regular writes are inserted: nearly always none of them is there. Where one is, or nobody knows
@@ -142,10 +144,10 @@ async def _store_writes(context: Context, thread_id: str, documents: Sequence[Do
                 raise
         except OutcomeUnknownError:
             pass
-    await _store(context, context.writes, thread_id, [_write(one) for one in documents])
+    await _upsert(context, context.writes, thread_id, [_upsert_of(one) for one in documents])
 
 
-def _write(document: Document) -> Write:
+def _upsert_of(document: Document) -> Write:
     """Return the write of a pending write: a regular one stays where it is there already."""
     place = {field: document[field] for field in ("_id", "thread_id")}
     if document["idx"] < 0:
@@ -154,7 +156,7 @@ def _write(document: Document) -> Write:
     return Update(place, {"$setOnInsert": others}, upsert=True)
 
 
-async def _store(
+async def _upsert(
     context: Context, collection: str, thread_id: str, writes: Sequence[Write]
 ) -> None:
     """Write documents of a thread.
@@ -214,7 +216,7 @@ async def _store_chunks(
 ) -> None:
     chunks = {name: piece for made in cuts for name, piece in made.chunks.items()}
     writes = chunk_writes(context, thread_id, chunks, epoch)
-    await _store(context, context.checkpoints, thread_id, writes)
+    await _upsert(context, context.checkpoints, thread_id, writes)
     for name, piece in chunks.items():
         context.caches.chunks.put(chunk_doc_id(thread_id, name), piece)
 

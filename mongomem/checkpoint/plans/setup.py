@@ -46,7 +46,7 @@ async def ensure_ours(context: Context) -> None:
     Raises:
         ConfigurationError: Somebody does, or what is looked for may stand under other names.
     """
-    if context.caches.is_ours:
+    if context.caches.setup_state.is_ours:
         return
     collections = context.options.collections
     rows = indexes(collections, context.options.metadata_keys, None)
@@ -55,7 +55,7 @@ async def ensure_ours(context: Context) -> None:
         await check_ownership(
             Owned(collections.prefix, name.removeprefix(collections.prefix), own, is_own_id)
         )
-    context.caches.is_ours = True
+    context.caches.setup_state.is_ours = True
 
 
 async def _end_ttl(context: Context) -> None:
@@ -75,18 +75,18 @@ async def read_stored_ttl(context: Context) -> None:
     Otherwise such a saver would leave documents unstamped that the server then deletes under a
     thread in use.
     """
-    context.caches.found_ttl = None
+    context.caches.setup_state.found_ttl = None
     if not isinstance(context.options.ttl, timedelta):
         for index in await read_indexes(context.checkpoints) or ():
             if index["name"] == EXPIRY:
-                context.caches.found_ttl = ttl_of(index["expireAfterSeconds"])
-    context.caches.is_set_up = True
+                context.caches.setup_state.found_ttl = ttl_of(index["expireAfterSeconds"])
+    context.caches.setup_state.is_set_up = True
 
 
 async def ensure_setup(context: Context) -> None:
     """Do the setup, where that has not been done yet and the options do not forbid it. For
     operations that write.
     """
-    if not context.caches.is_set_up:
+    if not context.caches.setup_state.is_set_up:
         await ensure_ours(context)
         await (setup(context) if context.options.auto_setup else read_stored_ttl(context))

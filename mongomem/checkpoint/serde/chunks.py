@@ -231,14 +231,14 @@ def _hash_levels(
     """Cut a hash list while it is long, into `chunks`; return the inline bytes of each level, the
     highest first, and all hashes there are.
     """
-    inline_ends, reached = list[bytes](), set(split(hash_list))
+    inline_ends, reached = list[bytes](), set(split_hashes(hash_list))
     while len(hash_list) > LONGEST_HASH_LIST:
         *complete, inline_end = _cut(hash_list, HASH_LIST)
         inline_ends.append(inline_end)
         level = _hashed(complete, key)
         chunks.update(level)
         hash_list = b"".join([name for name, _ in level])
-        reached.update(split(hash_list))
+        reached.update(split_hashes(hash_list))
     return (hash_list, *reversed(inline_ends)), frozenset(reached)
 
 
@@ -251,7 +251,7 @@ def content_hash(content: bytes, key: bytes) -> bytes:
     return blake2b(content, digest_size=HASH_BYTES, key=key).digest()
 
 
-def split(hash_list: bytes) -> list[bytes]:
+def split_hashes(hash_list: bytes) -> list[bytes]:
     """Split joined hashes."""
     return [hash_list[start : start + HASH_BYTES] for start in range(0, len(hash_list), HASH_BYTES)]
 

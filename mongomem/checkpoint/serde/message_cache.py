@@ -100,7 +100,11 @@ class MessageCache:
         pay for splitting a list of hundreds.
         """
         opening = opening_of(data)
-        if opening and self._is_worth_splitting(opening, data) and (elements := split(data)):
+        if (
+            opening
+            and self._is_worth_splitting(opening, data)
+            and (elements := split_elements(data))
+        ):
             return self._load_elements(serde, opening, elements)
         return serde.loads_typed((MSGPACK, data))
 
@@ -233,7 +237,7 @@ def opening_of(data: bytes) -> Opening | None:
     return Opening(data[start:stop], data[last_start:stop], count)
 
 
-def split(data: bytes) -> list[bytes] | None:
+def split_elements(data: bytes) -> list[bytes] | None:
     """Return the elements of a serialized list of objects, or None where it is something else."""
     count, start = _header_of(data)
     elements: list[bytes] = []

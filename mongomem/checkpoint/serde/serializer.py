@@ -83,8 +83,8 @@ class Obstacle(Enum):
 
 
 class UnopenedError(CorruptDataError):
-    """Content is encrypted otherwise than by this codec, or not at all
-    (`mongomem.checkpoint.plans.load`).
+    """Content is encrypted otherwise than by this serializer, or not at
+    all    (`mongomem.checkpoint.plans.load`).
     """
 
     def __init__(self, message: str, obstacle: Obstacle) -> None:
@@ -93,11 +93,11 @@ class UnopenedError(CorruptDataError):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ProofPolicy:
     """Which content is accepted without proof of its place.
 
     Attributes:
-        allow_plaintext: Whether a codec that encrypts reads what is not encrypted.
+        allow_plaintext: Whether a serializer that encrypts reads what is not encrypted.
         allow_unbound: Whether it reads what was encrypted without a place, as the first format did.
         check_chunks: Whether the content of plain chunks is compared with their names.
     """
@@ -107,7 +107,7 @@ class Policy:
     check_chunks: bool = True
 
 
-PROVEN = Policy()
+PROVEN = ProofPolicy()
 """Reads nothing in plain beside a cipher, and of what is encrypted all that ever was."""
 
 
@@ -146,11 +146,11 @@ class ValueSerializer:
     serde: SerializerProtocol
     messages: MessageCache | None
     cipher: CipherProtocol | None
-    policy: Policy = PROVEN
+    policy: ProofPolicy = PROVEN
 
     @classmethod
     def of(
-        cls, serde: SerializerProtocol, messages: MessageCache | None, policy: Policy = PROVEN
+        cls, serde: SerializerProtocol, messages: MessageCache | None, policy: ProofPolicy = PROVEN
     ) -> ValueSerializer:
         """Take an encrypting serializer apart; any other is used as it is. Without a message cache
         lists of messages are serialized as all else is.

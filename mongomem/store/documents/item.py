@@ -31,7 +31,7 @@ from typing import Any
 import bson
 
 from mongomem.arguments import shown
-from mongomem.engine.commands import Document, Update
+from mongomem.engine.commands import MAX_DOCUMENT_BYTES, Document, Update
 from mongomem.errors import UnstorableValueError
 from mongomem.schema.indexes import Index
 from mongomem.store.documents.index_config import EmbeddedText, IndexSettings
@@ -58,8 +58,6 @@ from mongomem.store.vectors.quantization import (
 from mongomem.store.words.stored_terms import encode_terms
 
 SCHEMA_VERSION = 1
-MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-"""What one document may hold (``maxBsonObjectSize``, MongoDB 4.4 to 8.2)."""
 
 BY_UPDATE = "by_update"
 BY_CHANGE = "by_change"
@@ -129,7 +127,7 @@ class NewItem:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemVectors:
+class EmbeddedTexts:
     """Vectors of the texts of one item, in their order and by their digests, by a named index
     configuration.
 
@@ -150,7 +148,7 @@ class ItemVectors:
 
 def encode_item(
     put: NewItem,
-    vectors: ItemVectors | None,
+    vectors: EmbeddedTexts | None,
     *,
     now: datetime,
     stored: Mapping[str, Any] | None,
@@ -199,7 +197,7 @@ def check_size(update: Update, name: str) -> None:
         )
 
 
-def encode_vectors(embedded: ItemVectors | None) -> Document:
+def encode_vectors(embedded: EmbeddedTexts | None) -> Document:
     """Build the fields that make an item findable by meaning; none where nothing was embedded."""
     if embedded is None:
         return {}
@@ -215,7 +213,7 @@ def encode_vectors(embedded: ItemVectors | None) -> Document:
     return fields
 
 
-def _vector_entries(embedded: ItemVectors) -> list[Document]:
+def _vector_entries(embedded: EmbeddedTexts) -> list[Document]:
     return [
         {"path": text.path, "digest": digest, "vector": encode_vector(vector)}
         for (digest, text), vector in zip(embedded.texts.items(), embedded.vectors, strict=True)
@@ -245,7 +243,7 @@ def vectors_of(documents: Iterable[Document], indexing: IndexSettings) -> dict[s
     return {digest: rows[0] for digest, rows in vectors.items() if are_finite(rows)[0]}
 
 
-def _fields(put: NewItem, embedded: ItemVectors | None, now: datetime) -> Document:
+def _fields(put: NewItem, embedded: EmbeddedTexts | None, now: datetime) -> Document:
     fields: Document = {
         "namespace": list(put.namespace),
         "prefixes": prefixes_of(put.namespace),

@@ -22,12 +22,13 @@ from langgraph.store.base import (
     SearchOp,
 )
 
-from mongomem.arguments import checked_flag, checked_text, shown
+from mongomem.arguments import KINDS_OF_IDS, checked_flag, checked_text, shown, text_of
+from mongomem.engine.commands import MAX_DOCUMENT_BYTES
 from mongomem.errors import InvalidInputError, UnstorableValueError
 from mongomem.store.documents.filter import checked_filter
 from mongomem.store.documents.filter_query import Query, to_query
 from mongomem.store.documents.index_config import IndexSettings
-from mongomem.store.documents.item import MAX_DOCUMENT_BYTES, NewItem
+from mongomem.store.documents.item import NewItem
 from mongomem.store.documents.namespace import Namespace, item_id, name_of_item, path_of
 from mongomem.store.documents.ttl import checked_minutes
 from mongomem.store.documents.value import EncodedValue, elements, encode_value, is_text, plain
@@ -212,8 +213,18 @@ def _checked_label(label: object, name: str) -> str:
     return text
 
 
-def _checked_key(key: object) -> str:
-    text = checked_text("key", key)
+def checked_key(key: object) -> str:
+    """Return the key of an item as the string that is stored: ``7`` and ``"7"`` are one key, as for
+    LangGraph's other stores.
+
+    Raises:
+        InvalidInputError: It is no string and stands for none (`text_of`), is no valid Unicode, or
+            is too long.
+    """
+    text = text_of(key)
+    if text is None:
+        raise InvalidInputError(f"key must be {KINDS_OF_IDS}, not {shown(key)}")
+    text = checked_text("key", text)
     if (length := len(text.encode())) > LONGEST_KEY:
         raise InvalidInputError(
             f"key {shown(text)} is longer than any document holds: {length:,} bytes"
@@ -222,7 +233,7 @@ def _checked_key(key: object) -> str:
 
 
 def _checked_get(op: GetOp) -> GetOp:
-    namespace, key = check_namespace(op.namespace), _checked_key(op.key)
+    namespace, key = check_namespace(op.namespace), checked_key(op.key)
     return GetOp(namespace, key, checked_flag("refresh_ttl", op.refresh_ttl))
 
 
@@ -259,7 +270,7 @@ def checked_search(
 
 
 def _checked_put(op: PutOp, indexing: IndexSettings | None) -> NewItem | Deletion:
-    namespace, key = check_namespace(op.namespace), _checked_key(op.key)
+    namespace, key = check_namespace(op.namespace), checked_key(op.key)
     name = name_of_item(namespace, key)
     index_fields, ttl_minutes = _checked_choice(op.index, name), checked_minutes(op.ttl)
     if op.value is None:

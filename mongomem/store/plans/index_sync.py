@@ -60,7 +60,7 @@ from mongomem.store.vectors.known_changes import (
     Numbers,
     below,
     first_unknown,
-    split,
+    split_answer,
     timestamps_and_later,
 )
 from mongomem.store.vectors.memory_index import Change, Columns, MemoryIndex
@@ -373,7 +373,7 @@ async def _unread_changes(scope: IndexScope, cached: CachedIndex) -> Unread:
     later = [{"$limit": MOST_AT_ONCE}, {"$project": changed_fields(scope.indexing)}]
     items = scope.context.items
     read = AggregateRaw(items, timestamps_and_later(items, scope.path, floor, highest, later))
-    met, behind = split(await read_with_hint(scope.context, BY_CHANGE, read))
+    met, behind = split_answer(await read_with_hint(scope.context, BY_CHANGE, read))
     documents = [*map(decoded, behind)]
     lowest = first_unknown(met, cached.known)
     if lowest is None:

@@ -14,7 +14,13 @@ from mongomem.engine.effects import Compute, EmbedDocuments
 from mongomem.engine.writes import bulk_upsert
 from mongomem.store.context import Context
 from mongomem.store.documents.index_config import EmbeddedText, IndexSettings
-from mongomem.store.documents.item import ItemVectors, NewItem, check_size, encode_item, vectors_of
+from mongomem.store.documents.item import (
+    EmbeddedTexts,
+    NewItem,
+    check_size,
+    encode_item,
+    vectors_of,
+)
 from mongomem.store.documents.namespace import (
     Namespace,
     id_range,
@@ -87,7 +93,7 @@ def _updates(
     context: Context,
     puts: Mapping[str, NewItem],
     existing: Mapping[str, Document],
-    vectors: Mapping[str, ItemVectors],
+    vectors: Mapping[str, EmbeddedTexts],
 ) -> Iterator[tuple[str, Update]]:
     """Encode the puts, and refuse items that are too large.
 
@@ -115,7 +121,7 @@ async def embed(
     indexing: IndexSettings,
     texts: Mapping[str, Sequence[EmbeddedText]],
     known: Mapping[str, Vector],
-) -> dict[str, ItemVectors]:
+) -> dict[str, EmbeddedTexts]:
     """Return the vectors of the texts of each item: those `known` by digest, or new ones.
 
     Equal texts are embedded once, all new ones in one call.
@@ -137,24 +143,24 @@ async def _with_terms(
     indexing: IndexSettings,
     texts: Mapping[str, Mapping[str, EmbeddedText]],
     vectors: Mapping[str, Vector],
-) -> dict[str, ItemVectors]:
+) -> dict[str, EmbeddedTexts]:
     """Find the terms of the texts of each item, off the event loop where the texts are long."""
     size = sum(len(text.text) for own in texts.values() for text in own.values())
-    made: dict[str, ItemVectors] = await Compute(
-        lambda: {item: _item_vectors(indexing, own, vectors) for item, own in texts.items()},
+    made: dict[str, EmbeddedTexts] = await Compute(
+        lambda: {item: _embedded_texts(indexing, own, vectors) for item, own in texts.items()},
         size * WORK_PER_CHARACTER if indexing.analyser else 0,
     )
     return made
 
 
-def _item_vectors(
+def _embedded_texts(
     indexing: IndexSettings, texts: Mapping[str, EmbeddedText], vectors: Mapping[str, Vector]
-) -> ItemVectors:
+) -> EmbeddedTexts:
     """Choose the vectors of one item's texts, which are given by their digests, and find their
     terms.
     """
     rows = np.array([vectors[digest] for digest in texts], dtype=np.float32)
-    return ItemVectors(
+    return EmbeddedTexts(
         indexing.fingerprint,
         indexing.generation,
         indexing.metric,
@@ -220,7 +226,7 @@ def _is_alive(context: Context, document: Document, now: datetime) -> bool:
 
 async def _embed_puts(
     context: Context, puts: Mapping[str, NewItem], existing: Mapping[str, Document]
-) -> dict[str, ItemVectors]:
+) -> dict[str, EmbeddedTexts]:
     """Embed the texts of puts, then make sure that the store has the same index configuration.
 
     The first vectors of a store decide its configuration. Where the store turns out to have other

@@ -31,7 +31,7 @@ from mongomem.store.documents.item import (
     BY_ID,
     ITEM_FIELDS,
     VECTOR_FIELDS,
-    ItemVectors,
+    EmbeddedTexts,
     check_size,
     encode_vectors,
     name_of,
@@ -325,7 +325,7 @@ async def _convert(
 
 
 def _fitting(
-    documents: Sequence[Document], embedded: Mapping[str, ItemVectors], result: ReindexPass
+    documents: Sequence[Document], embedded: Mapping[str, EmbeddedTexts], result: ReindexPass
 ) -> list[tuple[Document, Update]]:
     """Pair documents with the updates of their vectors; reject those that would get too large."""
     fitting: list[tuple[Document, Update]] = []
@@ -368,7 +368,7 @@ async def _write(
         return int(error.details["nMatched"])
 
 
-def _update(document: Document, embedded: ItemVectors) -> Update:
+def _update(document: Document, embedded: EmbeddedTexts) -> Update:
     """Build the update of one item's vectors. It matches nothing where the item was written again
     since it was read.
     """

@@ -47,8 +47,9 @@ def below(number: int) -> Timestamp:
 def timestamps_and_later(
     collection: str, path: str, floor: Timestamp, highest: Timestamp, later: Sequence[Any]
 ) -> list[dict[str, Any]]:
-    """Build the pipeline whose answer `split` reads: the timestamps alone of what changed below a
-    path up to a timestamp, and the documents of what changed later, by stages that tell which.
+    """Build the pipeline whose answer `split_answer` reads: the timestamps alone of what changed
+    below a path up to a timestamp, and the documents of what changed later, by stages that tell
+    which.
     """
 
     def changed(when: dict[str, Timestamp]) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def timestamps_and_later(
     return [changed({"$gt": floor, "$lte": highest}), {"$group": GROUP}, union]
 
 
-def split(found: list[bytes]) -> tuple[Numbers, list[bytes]]:
+def split_answer(found: list[bytes]) -> tuple[Numbers, list[bytes]]:
     """Tell the timestamps from the documents of items."""
     end = 4 + len(NO_ID)
     groups = [decode_numbers(one) for one in found if one[4:end] == NO_ID]

@@ -19,7 +19,7 @@ from mongomem.checkpoint.serde.chunks import (
     chunk_value,
     fits,
     inline_value,
-    split,
+    split_hashes,
 )
 
 NOISE = random.Random(1)
@@ -29,8 +29,8 @@ def joined(stored: ChunkedValue, chunks: dict[bytes, bytes]) -> bytes:
     """Put a value together from its document and the chunks there are."""
     lowest, *rest = stored.stored.hash_levels or (b"",)
     for names in rest:
-        lowest = b"".join([chunks[name] for name in split(lowest)]) + names
-    return stored.stored.join([chunks[name] for name in split(lowest)])
+        lowest = b"".join([chunks[name] for name in split_hashes(lowest)]) + names
+    return stored.stored.join([chunks[name] for name in split_hashes(lowest)])
 
 
 def stored_one_after_the_other(values: list[bytes], key: bytes = b"") -> list[int]:

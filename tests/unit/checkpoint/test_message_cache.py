@@ -42,7 +42,7 @@ from mongomem.checkpoint.serde.message_cache import (
     cached_types,
     join,
     opening_of,
-    split,
+    split_elements,
     types_that_agree,
 )
 from mongomem.checkpoint.serde.message_snapshots import (
@@ -325,7 +325,7 @@ def test_lists_that_come_and_go_are_cached_for_ever() -> None:
         data = SERDE.dumps_typed(value)[1]
         for _ in range(6):
             cache.loads(SERDE, data)
-        assert cache._by_data.get_all(split(data) or []), name
+        assert cache._by_data.get_all(split_elements(data) or []), name
 
 
 def test_a_list_that_cannot_be_cached_is_tried_once() -> None:
@@ -450,7 +450,7 @@ def test_a_list_that_only_pickle_can_store_is_pickled_whole() -> None:
 @pytest.mark.parametrize("length", [1, 8, 15, 16, 17, 300, 70_000])
 def test_a_list_is_its_elements(length: int) -> None:
     data = SERDE.dumps_typed([HumanMessage("x", id="1")] * length)[1]
-    elements = split(data)
+    elements = split_elements(data)
     assert elements is not None
     assert len(elements) == length
     assert join(elements) == data
@@ -463,7 +463,7 @@ def test_a_list_is_its_elements(length: int) -> None:
     )
 )
 def test_bytes_that_are_no_list_of_objects_have_no_elements(data: bytes) -> None:
-    elements = split(data)
+    elements = split_elements(data)
     assert elements is None or join(elements) == data or data[0] in (0xDC, 0xDD)
 
 

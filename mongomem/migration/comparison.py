@@ -103,10 +103,15 @@ def checkpoint_differences(
     yield from _checkpoint_differences(one.checkpoint, found.checkpoint)
     yield from _differing("metadata", one.metadata, found.metadata)
     yield from _differing("writes of", _writes(one), _stored_writes(found))
-    own = [*dict.fromkeys(write.task_id for write in one.writes)]
-    stored = dict.fromkeys(task_id for task_id, _, _ in found.pending_writes or ())
-    if [task_id for task_id in stored if task_id in own] != own:
+    if _in_another_order(one, found):
         yield "the order of its writes"
+
+
+def _in_another_order(one: SourceCheckpoint, found: CheckpointTuple) -> bool:
+    """Say whether the tasks whose writes both sides have come in another order."""
+    own = dict.fromkeys(write.task_id for write in one.writes)
+    stored = dict.fromkeys(task_id for task_id, _, _ in found.pending_writes or ())
+    return [task for task in stored if task in own] != [task for task in own if task in stored]
 
 
 def _checkpoint_differences(own: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:

@@ -259,15 +259,12 @@ async def _unlink_and_delete(context: Context, thread_id: str, what: RemovalPlan
     look for.
     """
     loose: Document = {"$set": {"parent_checkpoint_id": None}, "$unset": {"parent_is_hidden": ""}}
-    await _update(
-        context,
-        [(what.with_hidden_parent, {"$set": {"parent_is_hidden": True}}), (what.orphaned, loose)],
-    )
+    hidden: Document = {"$set": {"parent_is_hidden": True}}
+    await _update(context, [(what.with_hidden_parent, hidden), (what.orphaned, loose)])
     await _delete_writes_of(context, thread_id, what.removed)
-    if what.removed:
-        keys = [checkpoint_doc_id(ref) for ref in what.removed]
-        for some in slices(keys, IDS_PER_COMMAND):
-            await DeleteMany(context.checkpoints, {"_id": {"$in": some}, "thread_id": thread_id})
+    for refs in slices(what.removed, IDS_PER_COMMAND):
+        ids = [checkpoint_doc_id(ref) for ref in refs]
+        await DeleteMany(context.checkpoints, {"_id": {"$in": ids}, "thread_id": thread_id})
 
 
 async def _delete_writes_of(
@@ -275,12 +272,8 @@ async def _delete_writes_of(
 ) -> None:
     for namespace in sorted({ref.checkpoint_ns for ref in removed}):
         ids = [ref.checkpoint_id for ref in removed if ref.checkpoint_ns == namespace]
-        of_removed = {
-            "thread_id": thread_id,
-            "checkpoint_ns": namespace,
-            "checkpoint_id": {"$in": ids},
-        }
-        await DeleteMany(context.writes, of_removed)
+        place: Document = {"thread_id": thread_id, "checkpoint_ns": namespace}
+        await DeleteMany(context.writes, place | {"checkpoint_id": {"$in": ids}})
 
 
 def _key(ref: CheckpointRef) -> Document:

@@ -134,7 +134,9 @@ def _place(thread: SourceThread, one: CheckpointTuple) -> Place | LeftOut:
     except InvalidInputError as error:
         return LeftOut.of(f"a checkpoint of thread {shown(thread.thread_id)}", error)
     own = CheckpointRef(thread.thread_id, ref.checkpoint_ns, ref.checkpoint_id)
-    return Place(own, None if on is None else on.checkpoint_id, len(one.pending_writes or ()))
+    # Some savers call a checkpoint its own parent that was put by its own config.
+    parent_id = None if on is None or on == ref else on.checkpoint_id
+    return Place(own, parent_id, len(one.pending_writes or ()))
 
 
 def _checkpoint(place: Place, found: CheckpointTuple) -> SourceCheckpoint:

@@ -85,6 +85,19 @@ def test_threads_come_over_whole_and_go_on(
     assert nested["log"][-2:] == ["decided yes", "close"]
 
 
+def test_a_checkpoint_that_was_put_by_its_own_config_has_no_parent(
+    old_saver: Any, mongo_client: MongoClient, database_name: str
+) -> None:
+    config: dict[str, Any] = {"configurable": {"thread_id": "again", "checkpoint_ns": ""}}
+    old_saver.put(config, empty_checkpoint(), {}, {})
+    one = old_saver.get_tuple(config)
+    old_saver.put(one.config, one.checkpoint, one.metadata, {})
+    report = copy(mongo_client, database_name, SaverThreads(old_saver))
+    assert report.is_clean
+    assert report.compared == 1
+    assert MongoSaver(mongo_client, database_name).get_tuple(config).parent_config is None
+
+
 def go_on(graph: Any, config: dict[str, Any]) -> list[Any]:
     """Answer what a thread waits for, or begin a new turn; return what is seen of each step."""
     seen = []

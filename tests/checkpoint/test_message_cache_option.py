@@ -54,7 +54,7 @@ def test_without_the_cache_the_serializer_alone_is_asked(
 
     for method in ("__init__", "dumps", "loads"):
         monkeypatch.setattr(MessageCache, method, refuse)
-    for function in ("snapshot_of", "split", "opening_of", "cached_types"):
+    for function in ("snapshot_of", "split_elements", "opening_of", "cached_types"):
         monkeypatch.setattr(message_cache, function, refuse)
     plain = MongoSaver(
         mongo_client, database_name, collection_prefix="plain_", cache_messages=False

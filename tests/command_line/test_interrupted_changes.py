@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from pymongo import MongoClient
 from mongomem import MongoMemory
 from mongomem.upkeep.preparation import prepare
 from support.backups import exported, filled, imported, items_of, threads_of
-from support.command_line import command, lines_of
+from support.command_line import lines_of, mongomem_ended
 from support.databases import drop
 from support.migrations import assert_same_threads
-from support.waits import HANG_SECONDS, await_that
 
 APPLICATION = """
 import os, time
@@ -117,18 +115,13 @@ def test_what_was_ended_goes_on(
     if name not in ("setup", "import"):
         imported(MongoMemory(mongo_client, target), data)
     asked = [*case.arguments.split(), "--memory", "app:make"]
-    words, options = command(asked, tmp_path, STOP_AT=case.stop_at, AT=mongo_uri, NAME=target)
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
-    ) as process:
-        await_that(lambda: (tmp_path / "reached").exists() or process.poll() is not None)
-        process.send_signal(ended)
-        _, said = process.communicate(timeout=HANG_SECONDS)
+    at = {"STOP_AT": case.stop_at, "AT": mongo_uri, "NAME": target}
+    ran = mongomem_ended(ended, *asked, cwd=tmp_path, **at)
     if ended == signal.SIGINT:
         advice = ADVICE.get(name, "the same command goes on")
-        assert (said, process.returncode) == (f"mongomem: interrupted; {advice}\n", 130)
+        assert (ran.stderr, ran.returncode) == (f"mongomem: interrupted; {advice}\n", 130)
     else:
-        assert process.returncode == -signal.SIGKILL
+        assert ran.returncode == -signal.SIGKILL
     _check_between(name, tmp_path, ended, source, MongoMemory(mongo_client, target))
     with pytest.MonkeyPatch.context() as changed:
         for key, value in {"STOP_AT": "Nothing:1", "AT": mongo_uri, "NAME": target}.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,17 +19,20 @@ from mongomem.migration.mongodb_items import ITEMS
 from mongomem.migration.mongodb_threads import CHECKPOINTS, WRITES
 from support.command_line import (
     assert_quiet_without_reader,
-    command,
     lines_of,
     mongomem,
+    mongomem_ended,
     printed_json,
 )
-from support.migrations import assert_same_threads, documents_of, fill, store_former
-from support.waits import HANG_SECONDS, await_that
+from support.migrations import (
+    assert_same_threads,
+    documents_of,
+    fill,
+    stopping_saver,
+    store_former,
+)
 
 APPLICATION = """
-import os, time
-from pathlib import Path
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.sqlite import SqliteStore
 
@@ -41,18 +43,6 @@ def make_store():
     with SqliteStore.from_conn_string("items.sqlite") as store:
         yield store
 
-def make_slow_saver():
-    with SqliteSaver.from_conn_string("threads.sqlite") as saver:
-        read = saver.get_tuple
-        def slow(config, left=[5]):
-            left[0] -= 1
-            if left[0] < 0:
-                Path("reached").touch()
-                time.sleep(3600)
-            return read(config)
-        saver.get_tuple = slow
-        yield saver
-
 async def make_async():
     pass
 
@@ -60,7 +50,7 @@ def fail():
     raise ValueError("no such\\ndatabase")
 
 number = 7
-"""
+""" + stopping_saver('SqliteSaver.from_conn_string("threads.sqlite")', reads=5)
 
 
 @pytest.fixture
@@ -177,19 +167,13 @@ def test_what_was_ended_goes_on(
     target: str,
 ) -> None:
     asked = ["migrate", "--uri", mongo_uri, "--db", target, "--json", "--from-saver"]
-    words, options = command([*asked, "app:make_slow_saver"], application)
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
-    ) as process:
-        await_that(lambda: (application / "reached").exists() or process.poll() is not None)
-        process.send_signal(ended)
-        stdout, stderr = process.communicate(timeout=HANG_SECONDS)
+    ran = mongomem_ended(ended, *asked, "app:make_slow_saver", cwd=application)
     if ended == signal.SIGINT:
-        assert (stderr, process.returncode) == (
+        assert (ran.stderr, ran.returncode) == (
             "mongomem: interrupted; the same command goes on\n",
             130,
         )
-        copied = json.loads(stdout)["checkpoints"]["copied"]
+        copied = printed_json(ran)["checkpoints"]["copied"]
         assert copied > 0
         assert copied == stored(mongo_client, target)
     there = stored(mongo_client, target)

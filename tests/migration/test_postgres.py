@@ -4,9 +4,7 @@ that the documentation shows, as a process that is ended and called again.
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,10 +24,9 @@ from mongomem.migration.report import Report
 from mongomem.migration.saver_threads import SaverThreads
 from mongomem.migration.store_items import StoreItems
 from mongomem.migration.thread_copies import ThreadCopies
-from support.command_line import ROOT, command, lines_of, mongomem, printed_json
-from support.migrations import GRAPHS, assert_same_threads, config_of, copy, fill
+from support.command_line import ROOT, lines_of, mongomem, mongomem_ended, printed_json
+from support.migrations import GRAPHS, assert_same_threads, config_of, copy, fill, stopping_saver
 from support.pages import write_files
-from support.waits import HANG_SECONDS, await_that
 
 pytestmark = pytest.mark.shares_database
 
@@ -154,23 +151,7 @@ def stored(client: MongoClient, database_name: str) -> int:
     return collection.count_documents({"type": "checkpoint"})
 
 
-SLOW = """
-import time
-from pathlib import Path
-from postgres_memories import make_saver
-
-def make_slow_saver():
-    with make_saver() as saver:
-        read = saver.get_tuple
-        def slow(config, left=[9]):
-            left[0] -= 1
-            if left[0] < 0:
-                Path("reached").touch()
-                time.sleep(3600)
-            return read(config)
-        saver.get_tuple = slow
-        yield saver
-"""
+SLOW = "from postgres_memories import make_saver\n" + stopping_saver("make_saver()", reads=9)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -190,19 +171,16 @@ def test_the_factory_of_the_page_as_a_command_that_is_ended(
         with PostgresStore.from_conn_string(postgres_uri) as store:
             store.put(("ada", "memories"), "home", {"text": "I live in Lisbon."})
         asked = ["migrate", "--uri", mongo_uri, "--db", target, "--json"]
-        words, options = command(
-            [*asked, "--from-saver", "slow:make_slow_saver"], tmp_path, POSTGRES_URI=postgres_uri
+        ran = mongomem_ended(
+            ended,
+            *[*asked, "--from-saver", "slow:make_slow_saver"],
+            cwd=tmp_path,
+            POSTGRES_URI=postgres_uri,
         )
-        with subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
-        ) as process:
-            await_that(lambda: (tmp_path / "reached").exists() or process.poll() is not None)
-            process.send_signal(ended)
-            stdout, stderr = process.communicate(timeout=HANG_SECONDS)
         if ended == signal.SIGINT:
             line = "mongomem: interrupted; the same command goes on\n"
-            assert (stderr, process.returncode) == (line, 130)
-            assert json.loads(stdout)["checkpoints"]["copied"] == stored(mongo_client, target)
+            assert (ran.stderr, ran.returncode) == (line, 130)
+            assert printed_json(ran)["checkpoints"]["copied"] == stored(mongo_client, target)
         there = stored(mongo_client, target)
 
         names = [f"postgres_memories:{name}" for name in ("make_saver", "make_store")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from mongomem.command_line.application import run
-from support.waits import HANG_SECONDS
+from support.waits import HANG_SECONDS, await_that
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +33,20 @@ def mongomem(
     """Run the command line to its end."""
     words, options = command(arguments, cwd, **more)
     return subprocess.run(words, capture_output=True, text=True, timeout=HANG_SECONDS, **options)
+
+
+def mongomem_ended(
+    ended: signal.Signals, *arguments: str, cwd: Path, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line, and send it a signal once a file ``reached`` is in its directory."""
+    words, options = command(arguments, cwd, **more)
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    ) as process:
+        await_that(lambda: (cwd / "reached").exists() or process.poll() is not None)
+        process.send_signal(ended)
+        stdout, stderr = process.communicate(timeout=HANG_SECONDS)
+    return subprocess.CompletedProcess(words, process.returncode, stdout, stderr)
 
 
 def assert_quiet_without_reader(*arguments: str) -> None:

@@ -29,6 +29,29 @@ langgraph-checkpoint 2.1: a chat, a refund that waits for an answer, two items."
 
 Made = Callable[[Any], Any]
 
+
+def stopping_saver(opened: str, reads: int) -> str:
+    """Return the source of a factory ``make_slow_saver``. The saver that it opens by an expression
+    writes the file ``reached`` after some reads, and hangs.
+    """
+    return f"""
+import time
+from pathlib import Path
+
+def make_slow_saver():
+    with {opened} as saver:
+        read = saver.get_tuple
+        def slow(config, left=[{reads}]):
+            left[0] -= 1
+            if left[0] < 0:
+                Path("reached").touch()
+                time.sleep(3600)
+            return read(config)
+        saver.get_tuple = slow
+        yield saver
+"""
+
+
 GRAPHS: Mapping[str, Made] = {
     "asking": lambda saver: asking(saver, questions=2, side_by_side=2),
     "nested": nested,

@@ -1,5 +1,5 @@
 """The commands that are no round trip to MongoDB: computing, embedding, waiting, telling, and work
-beside the calls.
+beside the calls; and the read that computes between its round trips.
 
 What a command is stands in `mongomem.engine.commands`.
 """
@@ -14,8 +14,10 @@ from functools import partial
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
+from pymongo import CursorType
+from pymongo.errors import InvalidOperation
 
-from mongomem.engine.commands import Command, Plan
+from mongomem.engine.commands import Command, DatabaseCommand, Document, Plan
 from mongomem.engine.runners import begin, run_steps
 from mongomem.engine.workers import Background, in_worker
 
@@ -23,6 +25,10 @@ T = TypeVar("T")
 
 HEAVY_BYTES = 1_000_000
 """From this much work on, a `Compute` leaves the event loop for a worker thread."""
+
+SENT_AT_ONCE = 1_024
+"""Documents that a server sends at a time to a `FindInParts`: it reads the next ones while these
+are decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,64 @@ class Compute(Command[T]):
 
     def put_off(self) -> Compute[T]:
         return self if self.detached is None else Compute(self.detached(), self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class FindInParts(DatabaseCommand[None]):
+    """Read the documents that match, in order, and hand them on in parts, while the server reads
+    on: it sends what follows without being asked (an exhaust cursor). Unlike a `Find` it is not
+    begun anew by the driver where the connection is lost behind the first part.
+
+    Attributes:
+        part_size: How many documents a part has, but for the last one.
+        take: Is given each part; says whether more are wanted.
+        work: How many bytes of work a document is.
+    """
+
+    collection: str
+    filter: Document
+    projection: Document
+    sort: Sequence[tuple[str, int]]
+    hint: str
+    part_size: int
+    take: Callable[[list[Document]], bool]
+    work: int
+
+    def perform(self, database: Any) -> None:
+        try:
+            self._read(database, CursorType.EXHAUST)
+        except InvalidOperation:  # refused before it is sent, for an old mongos or an encrypter
+            self._read(database, CursorType.NON_TAILABLE)
+
+    async def aperform(self, database: Any) -> None:
+        try:
+            await self._aread(database, CursorType.EXHAUST)
+        except InvalidOperation:
+            await self._aread(database, CursorType.NON_TAILABLE)
+
+    def _read(self, database: Any, cursor_type: int) -> None:
+        with self._cursor(database, cursor_type) as cursor:
+            while (part := cursor.to_list(self.part_size)) and self.take(part):
+                continue
+
+    async def _aread(self, database: Any, cursor_type: int) -> None:
+        async with self._cursor(database, cursor_type) as cursor:
+            while (part := await cursor.to_list(self.part_size)) and await self._atake(part):
+                continue
+
+    async def _atake(self, part: list[Document]) -> bool:
+        is_heavy = self.work * len(part) >= HEAVY_BYTES
+        return await in_worker("command", self.take, part) if is_heavy else self.take(part)
+
+    def _cursor(self, database: Any, cursor_type: int) -> Any:
+        return database[self.collection].find(
+            self.filter,
+            self.projection,
+            sort=list(self.sort),
+            hint=self.hint,
+            batch_size=min(self.part_size, SENT_AT_ONCE),
+            cursor_type=cursor_type,
+        )
 
 
 @dataclass(frozen=True, slots=True)

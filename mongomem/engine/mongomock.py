@@ -5,11 +5,15 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import pymongo
 from bson.timestamp import Timestamp
 from pymongo.errors import BulkWriteError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # mongomock 4.3 orders numbers, but refuses to sort or compare BSON timestamps.
 numbers.Number.register(Timestamp)
@@ -59,8 +63,14 @@ class MongomockCursor:
 
     documents: Iterator[dict[str, Any]]
 
-    def to_list(self) -> list[dict[str, Any]]:
-        return list(self.documents)
+    def to_list(self, length: int | None = None) -> list[dict[str, Any]]:
+        return list(islice(self.documents, length))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        """Do nothing: no server holds anything."""
 
 
 def _value_of(expression: Any, document: dict[str, Any]) -> Any:
@@ -92,10 +102,9 @@ class MongomockCollection:
         projection: Any,
         *,
         sort: Any,
-        limit: int,
-        skip: int,
-        batch_size: int,
-        hint: Any,
+        limit: int = 0,
+        skip: int = 0,
+        **_options: Any,
     ) -> MongomockCursor:
         return MongomockCursor(
             self.collection.find(filter, projection, sort=sort, limit=limit, skip=skip)

@@ -19,8 +19,8 @@ from typing import Any
 
 import mongomock
 import pytest
-from pymongo import AsyncMongoClient, MongoClient
-from pymongo.errors import BulkWriteError, OperationFailure
+from pymongo import AsyncMongoClient, CursorType, MongoClient
+from pymongo.errors import BulkWriteError, InvalidOperation, OperationFailure
 
 import mongomem
 from mongomem import ConfigurationError, UsageError
@@ -36,7 +36,7 @@ from mongomem.engine.commands import (
     RunCommand,
     Update,
 )
-from mongomem.engine.effects import HEAVY_BYTES, Compute, Sleep
+from mongomem.engine.effects import HEAVY_BYTES, Compute, FindInParts, Sleep
 from mongomem.engine.runners import Concerns, Runners, runners_for
 from support.savers import KINDS, client_of
 from support.waits import HANG_SECONDS
@@ -108,6 +108,70 @@ OUTCOME = [
 
 async def test_one_plan_has_one_outcome(run: Run) -> None:
     assert await run(scenario()) == OUTCOME
+
+
+PARTS = ([*range(229, 129, -1)], [*range(129, 29, -1)], [*range(29, -1, -1)])
+
+
+def in_parts(take: Callable[[list[Any]], bool], work: int = 1) -> FindInParts:
+    """Read the documents of `PARTS`."""
+    options: dict[str, Any] = {"sort": [("_id", -1)], "hint": "_id_", "part_size": 100}
+    return FindInParts("t", {"_id": {"$lt": 230}}, {"n": 1}, **options, take=take, work=work)
+
+
+@pytest.mark.parametrize("work", [1, HEAVY_BYTES // 50])
+@pytest.mark.parametrize("wanted", [1, 2, 3, 9])
+async def test_a_read_in_parts(run: Run, wanted: int, work: int) -> None:
+    async def plan() -> list[list[int]]:
+        taken: list[list[int]] = []
+
+        def take(part: list[Any]) -> bool:
+            taken.append([one["_id"] for one in part])
+            return len(taken) < wanted
+
+        await in_parts(take, work)
+        assert not taken
+        await BulkWrite("t", [Replace({"_id": n}, {"_id": n, "n": n}) for n in range(250)])
+        await in_parts(take, work)
+        return taken
+
+    assert await run(plan()) == [*PARTS[:wanted]]
+
+
+class _Refusing:
+    """A database whose cursors refuse to be exhaust cursors, as behind an old mongos."""
+
+    def __init__(self, database: Any) -> None:
+        self.database = database
+        self.asked: list[int] = []
+
+    def __getitem__(self, name: str) -> _Refusing:
+        return self
+
+    def find(self, *arguments: Any, cursor_type: int, **options: Any) -> Any:
+        self.asked.append(cursor_type)
+        cursor = self.database["t"].find(*arguments, **options)
+        if cursor_type == CursorType.EXHAUST:
+            cursor.to_list = self.refuse
+        return cursor
+
+    def refuse(self, _length: int) -> Any:
+        raise InvalidOperation("Exhaust cursors are not supported by mongos")
+
+
+async def test_a_read_in_parts_where_the_server_has_to_be_asked_for_each(
+    mongo_uri: str, database_name: str
+) -> None:
+    taken: list[Any] = []
+    read = in_parts(lambda part: taken.append([one["_id"] for one in part]) or True)
+    with MongoClient(mongo_uri) as client:
+        refusing = _Refusing(client[database_name])
+        client[database_name]["t"].insert_many([{"_id": n} for n in range(250)])
+        read.perform(refusing)
+    async with AsyncMongoClient(mongo_uri) as awaited:
+        await read.aperform(_Refusing(awaited[database_name]))
+    assert taken == [*PARTS, *PARTS]
+    assert refusing.asked == [CursorType.EXHAUST, CursorType.NON_TAILABLE]
 
 
 async def test_a_plan_without_commands_just_returns(run: Run) -> None:

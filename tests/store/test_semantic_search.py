@@ -369,7 +369,7 @@ def test_many_deleted_items_do_not_hide_those_behind(mongo_uri: str, database_na
 async def test_a_prefix_too_large_for_memory_gives_the_same(
     mongo_uri: str, database_name: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mongomem.store.plans.index_sync.PAGE_SIZE", 40)
+    monkeypatch.setattr("mongomem.store.plans.candidates.PAGE_SIZE", 40)
     index = words(fields=["text"])
     async with client_of(kind, mongo_uri) as client:
         large = store_on(client, kind, database_name, index=index)
@@ -485,7 +485,7 @@ def test_the_closest_are_found_where_vectors_share_a_large_component(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("mongomem.store.plans.semantic_search.PAGE_SIZE", 700)
-    monkeypatch.setattr("mongomem.store.plans.index_sync.PAGE_SIZE", 700)
+    monkeypatch.setattr("mongomem.store.plans.candidates.PAGE_SIZE", 700)
     rows = np.random.default_rng(5).standard_normal((1_600, 8), dtype=np.float32)
     rows[:, 3] += 1_000
     index: Any = {

@@ -7,7 +7,7 @@ source. So sources differ in speed and freshness, and in scores only where a sou
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Protocol, TypeAlias
@@ -25,8 +25,8 @@ from mongomem.store.documents.stored_item import ids_in
 from mongomem.store.plans.index_sync import (
     IndexScope,
     SyncedIndex,
-    scan_prefix,
-    scan_statistics,
+    note_damaged,
+    read_items,
     synced_index,
 )
 from mongomem.store.plans.read import find_with_hint
@@ -40,7 +40,9 @@ from mongomem.store.vectors.atlas import (
 )
 from mongomem.store.vectors.fusion import Ranking
 from mongomem.store.vectors.index_cache import CachedIndex
+from mongomem.store.vectors.memory_index import Columns, MemoryIndex
 from mongomem.store.vectors.quantization import Vector
+from mongomem.store.vectors.selection import Candidate
 from mongomem.store.words.bm25 import Hashes, TermStatistics
 
 RECENT = timedelta(minutes=1)
@@ -48,6 +50,8 @@ RECENT = timedelta(minutes=1)
 
 MOST_RECENT = 200
 
+PAGE_SIZE = 16384
+"""Items that a scan takes at a time: 25 MB of codes at 1,536 dimensions."""
 
 Missing: TypeAlias = Callable[[Iterable[str]], None]
 """Told the ids of candidates that a read by id did not find."""
@@ -165,7 +169,8 @@ class ScanSource(_RemembersNothing):
     scope: IndexScope
 
     async def statistics(self, hashes: Hashes) -> TermStatistics | None:
-        return await scan_statistics(self.scope, hashes)
+        counted = await read_items(self.scope, partial(_Counting, self.scope, hashes), PAGE_SIZE)
+        return counted.found
 
     async def holding(self, hashes: Hashes) -> set[str] | None:
         return None
@@ -173,8 +178,68 @@ class ScanSource(_RemembersNothing):
     async def candidates(
         self, ranking: Ranking, count: int, restrict_to: set[str] | None
     ) -> Candidates:
-        ranked = await scan_prefix(self.scope, ranking, count, restrict_to)
-        return Candidates([item for _, item in ranked])
+        """Keep the candidates of each page only. Where the prefix has become small enough, its
+        index is held from the next search on.
+        """
+        begin = partial(_Ranking, self.scope, ranking, count, restrict_to)
+        ranked = await read_items(self.scope, begin, PAGE_SIZE)
+        if ranked.size <= self.scope.context.index_cache.limit:
+            self.scope.context.index_cache.allow_again(self.scope.path)
+        return Candidates([item for _, item in ranked.search(ranked.best)])
+
+
+@dataclass(slots=True)
+class _Counting:
+    """Returns what `MemoryIndex.statistics` would, of items that are not held."""
+
+    scope: IndexScope
+    hashes: Hashes
+    found: TermStatistics = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.found = self.scope.empty_index().statistics(self.hashes)
+
+    def take(self, items: Columns) -> bool:
+        self.found = self.found.plus(_index_of(self.scope, items).statistics(self.hashes))
+        return True
+
+
+@dataclass(slots=True)
+class _Ranking:
+    """Ranks items that are not held, a page at a time.
+
+    Attributes:
+        best: The candidates of all pages.
+        size: Bytes that an index of all items would hold.
+    """
+
+    scope: IndexScope
+    ranking: Ranking
+    count: int
+    restrict_to: Collection[str] | None
+    best: MemoryIndex = field(init=False)
+    size: int = 0
+
+    def __post_init__(self) -> None:
+        self.best = self.scope.empty_index()
+
+    def take(self, items: Columns) -> bool:
+        page_index = _index_of(self.scope, items)
+        ids = {item for _, item in self.search(page_index)}
+        self.best.load(items.at([n for n, item in enumerate(items.ids) if item in ids]))
+        self.size += page_index.size
+        return True
+
+    def search(self, index: MemoryIndex) -> list[Candidate]:
+        """Search an index."""
+        ranking = self.ranking
+        return index.search(ranking.vector, self.count, self.restrict_to, words=ranking.words)
+
+
+def _index_of(scope: IndexScope, items: Columns) -> MemoryIndex:
+    index = scope.empty_index()
+    note_damaged(scope, index.load(items))
+    return index
 
 
 @dataclass(frozen=True)

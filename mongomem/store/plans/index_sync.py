@@ -25,11 +25,13 @@ It needs a thread, and a search would have to wait for it to catch up.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol, TypeVar
 
 from bson.timestamp import Timestamp
+from pymongo.errors import AutoReconnect, ServerSelectionTimeoutError
 
 from mongomem.engine.commands import (
     AggregateRaw,
@@ -39,7 +41,7 @@ from mongomem.engine.commands import (
     decoded,
     slices,
 )
-from mongomem.engine.effects import CacheUse, Compute, Sleep
+from mongomem.engine.effects import SENT_AT_ONCE, CacheUse, Compute, FindInParts, Sleep
 from mongomem.store.context import Context
 from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.indexed import (
@@ -53,7 +55,6 @@ from mongomem.store.documents.namespace import id_range, namespace_of, path_rang
 from mongomem.store.documents.stored_item import ids_in, timestamps_in, with_ids
 from mongomem.store.documents.value import as_utc
 from mongomem.store.plans.read import find_by_id, find_with_hint, newest_timestamp, read_with_hint
-from mongomem.store.vectors.fusion import Ranking
 from mongomem.store.vectors.index_cache import CachedIndex
 from mongomem.store.vectors.known_changes import (
     NOTHING,
@@ -64,9 +65,7 @@ from mongomem.store.vectors.known_changes import (
     timestamps_and_later,
 )
 from mongomem.store.vectors.memory_index import Change, Columns, MemoryIndex
-from mongomem.store.vectors.selection import Candidate
 from mongomem.store.vectors.watermark import ChangeRead
-from mongomem.store.words.bm25 import Hashes, TermStatistics
 
 WAIT_SECONDS = 0.005
 """How often a search looks whether another one has loaded the index that both need."""
@@ -74,8 +73,11 @@ WAIT_SECONDS = 0.005
 MOST_AT_ONCE = 256
 """From so many changes on, ids and timestamps are read before codes: 400 KB at 1,536 dimensions."""
 
+LOADED_AT_ONCE = SENT_AT_ONCE
+"""Items that a first load takes at a time: while it does, the server sends the next ones."""
+
 PAGE_SIZE = 16384
-"""Items read at a time: 25 MB of codes at 1,536 dimensions."""
+"""Changed items read at a time: 25 MB of codes at 1,536 dimensions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,45 +126,6 @@ async def synced_index(scope: IndexScope) -> SyncedIndex | None:
     return SyncedIndex(cached, version, unindexed)
 
 
-async def scan_statistics(scope: IndexScope, hashes: Hashes) -> TermStatistics:
-    """Return what `MemoryIndex.statistics` would, for a prefix whose index is too large to be
-    held.
-    """
-    found, page = scope.empty_index().statistics(hashes), Page()
-    while (page := await _read_page(scope, page)).items.ids:
-        page_index = scope.empty_index()
-        await _load_page(scope, page_index, page)
-        found = found.plus(page_index.statistics(hashes))
-    return found
-
-
-async def scan_prefix(
-    scope: IndexScope, ranking: Ranking, count: int, restrict_to: Collection[str] | None
-) -> list[Candidate]:
-    """Return what `MemoryIndex.search` would, for a prefix whose index is too large to be held.
-
-    Reads all codes, a page at a time, and keeps the candidates of each page only. Where the prefix
-    has become small enough, its index is held from the next search on.
-    """
-    best_so_far, size = scope.empty_index(), 0
-    page = Page()
-    while (page := await _read_page(scope, page)).items.ids:
-        page_index = scope.empty_index()
-        await _load_page(scope, page_index, page)
-        search = partial(page_index.search, ranking.vector, count, restrict_to, words=ranking.words)
-        best_so_far.load(_only(page.items, await Compute(search, page_index.size)))
-        size += page_index.size
-    if size <= scope.context.index_cache.limit:
-        scope.context.index_cache.allow_again(scope.path)
-    return best_so_far.search(ranking.vector, count, restrict_to, words=ranking.words)
-
-
-def _only(items: Columns, candidates: Iterable[Candidate]) -> Columns:
-    """Choose the items that are candidates."""
-    ids = {item for _, item in candidates}
-    return items.at([place for place, item in enumerate(items.ids) if item in ids])
-
-
 async def _ensure_loaded(scope: IndexScope, cached: CachedIndex) -> bool:
     """Load an index that is not loaded, or wait for the search that does; say if it is this."""
     while not cached.watermark.loaded:
@@ -185,11 +148,7 @@ async def _load(scope: IndexScope, cached: CachedIndex) -> None:
     context = scope.context
     began = context.monotonic()
     server_time, newest = await _server_clock(scope)
-    page = Page()
-    while (page := await _read_page(scope, page)).items.ids:
-        if cached.size > context.index_cache.limit:
-            break
-        await _load_page(scope, cached, page)
+    await read_items(scope, partial(_Loading, scope, cached), LOADED_AT_ONCE)
     read = ChangeRead(newest, began, context.monotonic(), server_time, context.latest_timestamp())
     cached.advance(read)
     cached.has_unique_timestamps = server_time > 0
@@ -226,62 +185,74 @@ async def _drop_deleted(scope: IndexScope, cached: CachedIndex) -> None:
     cached.compact({item: known[item] for item in known.keys() - existing})
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Some of the codes below a prefix.
+class ItemReader(Protocol):
+    """What items are read into."""
 
-    Attributes:
-        is_last: No page follows.
+    def take(self, items: Columns) -> bool:
+        """Take some items; say whether more are wanted."""
+
+
+Reader = TypeVar("Reader", bound=ItemReader)
+
+
+async def read_items(scope: IndexScope, begin: Callable[[], Reader], part_size: int) -> Reader:
+    """Read the codes and terms below a path, in the order of ids, into what `begin` makes.
+
+    Where the connection is lost the whole is read once more into another one: the driver does so
+    for reads of one reply only.
     """
+    reader = begin()
+    try:
+        await _read_into(scope, reader, part_size)
+    except AutoReconnect as error:
+        if isinstance(error, ServerSelectionTimeoutError):
+            raise
+        reader = begin()
+        await _read_into(scope, reader, part_size)
+    return reader
 
-    items: Columns = field(default_factory=Columns)
-    is_last: bool = False
 
-
-async def _read_page(scope: IndexScope, before: Page) -> Page:
-    """Read the page of codes that follows another one, in the order of ids; empty at the end."""
-    if before.is_last:
-        return Page(is_last=True)
-    found = await Find(
+async def _read_into(scope: IndexScope, reader: ItemReader, part_size: int) -> None:
+    prefix = namespace_of(scope.path)
+    await FindInParts(
         scope.context.items,
-        _page_condition(scope, before),
+        {
+            "_id": id_range(prefix),
+            "path": path_range(prefix),
+            "index": scope.indexing.fingerprint,
+        },
         ranked_fields(scope.indexing),
         sort=[("_id", 1)],
-        limit=PAGE_SIZE,
         hint=BY_ID,
+        part_size=part_size,
+        take=lambda documents: reader.take(columns_in(documents)),
+        work=scope.indexing.dims,
     )
-    return Page(columns_in(found), is_last=len(found) < PAGE_SIZE)
 
 
-def _page_condition(scope: IndexScope, before: Page) -> Document:
-    prefix = namespace_of(scope.path)
-    after = {"$gt": before.items.ids[-1]} if before.items.ids else {}
-    return {
-        "_id": {**id_range(prefix), **after},
-        "path": path_range(prefix),
-        "index": scope.indexing.fingerprint,
-    }
+@dataclass(frozen=True, slots=True)
+class _Loading:
+    """Loads items into an index, until it is larger than is allowed."""
 
+    scope: IndexScope
+    cached: CachedIndex
 
-async def _load_page(scope: IndexScope, index: MemoryIndex | CachedIndex, page: Page) -> None:
-    """Load a page of codes into an index."""
-    await _apply(scope, partial(index.load, page.items), len(page.items.ids))
+    def take(self, items: Columns) -> bool:
+        note_damaged(self.scope, self.cached.load(items))
+        return self.cached.size <= self.scope.context.index_cache.limit
 
 
 async def _upsert(scope: IndexScope, cached: CachedIndex, changes: Sequence[Change]) -> None:
     """Apply changes to an index."""
     upsert = partial(cached.upsert, changes, scope.context.latest_timestamp())
-    await _apply(scope, upsert, len(changes))
+    note_damaged(scope, await Compute(upsert, len(changes) * scope.indexing.dims))
 
 
-async def _apply(scope: IndexScope, change: Callable[[], list[str]], count: int) -> None:
-    """Change an index by so many items. Those with damaged codes have no vector and are logged
-    once.
-    """
-    context = scope.context
-    for item in await Compute(change, count * scope.indexing.dims):
+def note_damaged(scope: IndexScope, ids: Iterable[str]) -> None:
+    """Log the items with damaged codes, which have no vector in an index, once."""
+    for item in ids:
         consequence = f"{name_of({'_id': item})} follows unscored: its codes are damaged"
-        context.damage.note(repr(item), consequence)
+        scope.context.damage.note(repr(item), consequence)
 
 
 async def _apply_changes(scope: IndexScope, cached: CachedIndex) -> list[str]:

@@ -45,6 +45,9 @@ ITEM_BYTES = 400
 INDEX_BYTES = 2_000
 """About what Python keeps for an index without items."""
 
+PARTS_AHEAD = 8
+"""For how many parts like the one that is added there is room, once a load has two."""
+
 DEVIATIONS = 6.0
 """How many standard deviations of quantization error the error bound covers."""
 
@@ -103,6 +106,7 @@ class MemoryIndex:
     mark: bytes | None = None
     _codes: Codes = field(init=False)
     _slots: Slots = field(init=False)
+    _filled: int = 0
     _words: TermIndex = field(init=False)
     _item_ids: list[str] = field(default_factory=list)
     _rows: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -117,7 +121,7 @@ class MemoryIndex:
     def size(self) -> int:
         """Bytes held, about."""
         items = ITEM_BYTES * len(self._timestamps) + self._words.size
-        return int(self._codes.nbytes) + items + INDEX_BYTES
+        return self._filled * int(self._codes.itemsize) + items + INDEX_BYTES
 
     @property
     def item_count(self) -> int:
@@ -174,9 +178,9 @@ class MemoryIndex:
             if self._timestamps.get(item) == changed_at:
                 self._remove_rows(item)
                 del self._timestamps[item]
-        if 4 * len(self._item_ids) < len(self._codes):
-            self._codes = self._codes[: len(self._item_ids)].copy()
-            self._slots = self._slots[: len(self._item_ids)].copy()
+        if (used := len(self._item_ids)) * 4 < len(self._codes):
+            self._codes, self._slots = self._codes[:used].copy(), self._slots[:used].copy()
+            self._filled = used
         self._pack_words()
 
     def statistics(self, hashes: Hashes) -> TermStatistics:
@@ -278,14 +282,15 @@ class MemoryIndex:
         return True
 
     def _append_codes(self, codes: Codes, slots: Slots) -> None:
-        """Append codes behind the rows in use. The first load is not copied."""
+        """Append codes behind the rows in use. The first ones are not copied."""
         used = len(self._item_ids)
+        end = used + len(codes)
         if used:
-            self._reserve(used + len(codes))
-            self._codes[used : used + len(codes)] = codes
-            self._slots[used : used + len(codes)] = slots
+            self._reserve(end)
+            self._codes[used:end], self._slots[used:end] = codes, slots
         else:
-            self._codes, self._slots = codes, slots
+            self._codes, self._slots, self._filled = codes, slots, 0
+        self._filled = max(self._filled, end)
 
     def _append_ids(self, ids: Sequence[str], counts: list[int]) -> None:
         """Assign the next rows to items, to each as many as it has vectors."""
@@ -304,13 +309,18 @@ class MemoryIndex:
         self._rows.update(zip(ids, zip(range(row, row + len(ids))), strict=True))
 
     def _reserve(self, rows: int) -> None:
-        if rows > len(self._codes):
-            grown = np.empty(max(rows, len(self._codes) * 3 // 2), dtype=self._codes.dtype)
-            grown[: len(self._item_ids)] = self._codes[: len(self._item_ids)]
-            self._codes = grown
-            slots = np.full(len(grown), NO_SLOT, dtype=np.int32)
-            slots[: len(self._item_ids)] = self._slots[: len(self._item_ids)]
-            self._slots = slots
+        """Make room for rows: for as many again as are used, or for more parts like the one that is
+        added, since the parts of a load follow each other. Room that was never filled takes no
+        memory.
+        """
+        if rows <= len(self._codes):
+            return
+        used = len(self._item_ids)
+        room = used + max(used, PARTS_AHEAD * (rows - used))
+        codes = np.empty(room, dtype=self._codes.dtype)
+        slots = np.full(room, NO_SLOT, dtype=np.int32)
+        codes[:used], slots[:used] = self._codes[:used], self._slots[:used]
+        self._codes, self._slots, self._filled = codes, slots, used
 
     def _pack_words(self) -> None:
         """Give up the room of terms that were replaced or removed, where it is much."""

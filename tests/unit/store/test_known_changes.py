@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import bson
@@ -17,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mongomem.engine.commands import AggregateRaw, Find, RunCommand
-from mongomem.engine.effects import CacheUse, Compute
+from mongomem.engine.effects import CacheUse, Compute, FindInParts
 from mongomem.store.context import Context, context_for
 from mongomem.store.plans.index_sync import IndexScope, synced_index
 from mongomem.store.vectors.known_changes import (
@@ -135,7 +136,20 @@ class PlayedServer:
             return {"localTime": began + timedelta(seconds=self.now)}
         if isinstance(command, AggregateRaw):
             return list(map(bson.encode, self.aggregated(*command.pipeline)))
+        if isinstance(command, FindInParts):
+            return self.hand_on(command)
         return list(self.found(command))
+
+    def hand_on(self, command: FindInParts) -> None:
+        """Answer a read in parts: each has what is visible when it is read."""
+        behind = ""
+        while True:
+            found = sorted(self.found(command), key=itemgetter("_id"))
+            part = [one for one in found if one["_id"] > behind][:2]
+            if not (part and command.take(part)):
+                return
+            behind = part[-1]["_id"]
+            self.now += 0.01
 
     def aggregated(self, match: Any, _group: Any, union: Any) -> Iterator[dict[str, Any]]:
         """Answer a read of timestamps up to one, and of the changes behind it."""
@@ -151,7 +165,7 @@ class PlayedServer:
         find = Find("", later["$match"], project["$project"])
         yield from islice(self.found(find), limit["$limit"])
 
-    def found(self, command: Find) -> Iterator[dict[str, Any]]:
+    def found(self, command: Find | FindInParts) -> Iterator[dict[str, Any]]:
         """Answer a read by ids, of changes, or of a page."""
         above = command.filter.get("changed_at", {}).get("$gt", Timestamp(0, 0))
         ids = command.filter.get("_id")

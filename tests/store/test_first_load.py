@@ -1,0 +1,81 @@
+"""The first search of a prefix, whose index is read in parts that the server sends unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langgraph.store.base import PutOp
+from pymongo import MongoClient
+from pymongo.errors import AutoReconnect
+
+from mongomem import LocalServer
+from mongomem.store.store import MongoStore
+from support.savers import KINDS, client_of
+from support.stores import keys, store_on, words
+
+NS = ("users", "u1")
+ITEMS = 2_500
+"""Two and a half parts."""
+
+WRITES = [PutOp(NS, f"k{n:04}", {"text": f"fish number{n}"}) for n in range(ITEMS)]
+REAL_KINDS = [kind for kind in KINDS if kind != "mongomock"]
+
+
+@pytest.fixture(scope="module")
+def failing_uri() -> Iterator[str]:
+    """The URI of a server that fails as it is told, and has the items in the database ``t``."""
+    parameters = {"enableTestCommands": True}
+    with LocalServer(throw_away=True, parameters=parameters) as server:
+        with MongoClient(server.uri) as client:
+            MongoStore(client, "t", index=words(fields=["text"])).batch(WRITES)
+        yield server.uri
+
+
+def fail(uri: str, mode: Any) -> None:
+    """Have the server close the connection of reads that go on."""
+    data = {"failCommands": ["getMore"], "closeConnection": True}
+    with MongoClient(uri) as client:
+        client.admin.command({"configureFailPoint": "failCommand", "mode": mode, "data": data})
+
+
+@pytest.mark.parametrize("kind", REAL_KINDS)
+async def test_a_lost_connection_begins_the_load_anew(failing_uri: str, kind: str) -> None:
+    async with client_of(kind, failing_uri) as client:
+        store = store_on(client, kind, "t", index=words(fields=["text"]))
+        fail(failing_uri, {"times": 1})
+        try:
+            found = await store("search", NS, query="fish number2468", limit=100)
+        finally:
+            fail(failing_uri, "off")
+    assert "k2468" in keys(found)
+    assert store.target._context().index_cache.get("users\0u1", list).index.item_count == ITEMS
+
+
+@pytest.mark.parametrize("kind", REAL_KINDS)
+async def test_a_connection_that_is_lost_again_is_told(failing_uri: str, kind: str) -> None:
+    async with client_of(kind, failing_uri) as client:
+        store = store_on(client, kind, "t", index=words(fields=["text"]))
+        fail(failing_uri, "alwaysOn")
+        try:
+            with pytest.raises(AutoReconnect):
+                await store("search", NS, query="fish")
+        finally:
+            fail(failing_uri, "off")
+        found = await store("search", NS, query="fish number7", limit=100)
+    assert "k0007" in keys(found)
+
+
+def test_a_prefix_that_is_scanned_counts_no_item_twice(failing_uri: str) -> None:
+    index = words(fields=["text"])
+    with MongoClient(failing_uri) as client:
+        large = MongoStore(client, "t", index=index).search(NS, query="number7 fish", limit=5)
+        small = MongoStore(client, "t", index=index, index_cache_bytes=2_000)
+        small.search(NS, query="fish")
+        fail(failing_uri, {"times": 1})
+        try:
+            found = small.search(NS, query="number7 fish", limit=5)
+        finally:
+            fail(failing_uri, "off")
+    assert [(one.key, one.score) for one in found] == [(one.key, one.score) for one in large]

@@ -68,7 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("checkpoint.documents", "checkpoint.serde"),
         *("engine.commands", "engine.effects", "engine.workers", "engine.writes"),
     },
-    "store.vectors": {"store.vectors", "store.words", "engine.locks"},
+    "store.vectors": {"store.vectors", "store.words", "engine.locks", "engine.workers"},
     "store.words": {"store.words"},
     "store.damage": set(),
     "store.documents": {

@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
@@ -41,6 +41,23 @@ async def in_worker(
     """
     call = partial(contextvars.copy_context().run, function, *arguments)
     return await asyncio.get_running_loop().run_in_executor(_workers(kind), call)
+
+
+def in_threads(calls: Sequence[Callable[[], None]]) -> None:
+    """Make calls at the same time, one of them in this thread. They wait for nobody."""
+    *others, mine = calls
+    begun: list[concurrent.futures.Future[None]] = []
+    for call in others:
+        try:
+            begun.append(_workers("computation").submit(call))
+        except RuntimeError:  # the interpreter ends
+            call()
+    try:
+        mine()
+    finally:
+        concurrent.futures.wait(begun)
+    for each in begun:
+        each.result()
 
 
 @cache

@@ -2,6 +2,7 @@
 
 quantization  float32 vectors, their int8 codes, the three similarities
 memory_index  the codes and terms of one namespace prefix, searched: a flat index
+products      levels of codes multiplied with a query
 fusion        meaning and words as one score
 selection     which rows are candidates, given approximate scores and an error bound
 watermark     from which timestamp on changes have to be read again

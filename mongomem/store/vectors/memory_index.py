@@ -19,6 +19,7 @@ import numpy as np
 from bson.timestamp import Timestamp
 
 from mongomem.store.vectors.fusion import fused, fused_bound
+from mongomem.store.vectors.products import products
 from mongomem.store.vectors.quantization import (
     Codes,
     Metric,
@@ -34,10 +35,6 @@ from mongomem.store.vectors.watermark import HIGHEST_TIMESTAMP, LOWEST_TIMESTAMP
 from mongomem.store.words.bm25 import Hashes, TermStatistics, WordQuery
 from mongomem.store.words.occurrences import Slots
 from mongomem.store.words.term_index import NO_SLOT, TermIndex
-
-BLOCK_NUMBERS = 2**17
-"""Numbers converted to float32 at a time: 512 KB, which stay in the cache of a core. From some
-600,000 on OpenBLAS starts threads, which costs more than it gains (measured)."""
 
 ITEM_BYTES = 400
 """About what Python keeps for one item beside its codes: its id, its rows, its timestamp."""
@@ -346,7 +343,7 @@ class MemoryIndex:
     def _scores(self, codes: Codes, query: Vector) -> Vector:
         """Score rows approximately: float32 of shape (rows,), comparable with each other only."""
         wanted = normalized(query) if self.metric == "cosine" else query
-        scores = _products(codes, wanted) * codes["scale"]
+        scores = products(codes["levels"], wanted) * codes["scale"]
         approximate: Vector = 2 * scores - codes["square"] if self.metric == "euclidean" else scores
         return approximate
 
@@ -371,23 +368,6 @@ def _root_of_used(query: Vector) -> float:
     """
     length = float(np.linalg.norm(query))
     return math.sqrt(math.pi / 2) * float(np.abs(query).sum()) / length if length else 1.0
-
-
-def _products(codes: Codes, query: Vector) -> Vector:
-    """Multiply the levels of all rows with a query: float32 of shape (rows,).
-
-    Refused: converting all levels to float32 at once. That writes four times the bytes of the index
-    to memory and reads them again, where a block stays in the cache of a core.
-    """
-    products = np.empty(len(codes), dtype=np.float32)
-    rows = max(1, BLOCK_NUMBERS // max(1, len(query)))
-    block = np.empty((min(rows, len(codes)), len(query)), dtype=np.float32)
-    for start in range(0, len(codes), rows):
-        levels = codes["levels"][start : start + rows]
-        part = block[: len(levels)]
-        np.copyto(part, levels)
-        np.dot(part, query, out=products[start : start + len(levels)])
-    return products
 
 
 def _are_whole(parts: Sequence[Any], size: int) -> bool:

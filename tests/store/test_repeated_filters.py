@@ -89,6 +89,30 @@ def test_a_filter_that_was_searched_by_before_costs_no_more_than_none(
 
 
 @pytest.mark.parametrize("rank", ["vector", "hybrid"])
+def test_where_a_filter_of_a_kind_matched_few_the_next_one_is_listed_at_once(
+    mongo_client: MongoClient, database_name: str, rank: str
+) -> None:
+    writer = loaded(mongo_client, database_name, rank)
+    seldom = ("scarce", "odd", "uncommon")
+    writer.batch([PutOp(NS, f"{kind}{n}", value(kind, "far")) for kind in seldom for n in range(8)])
+    store = MongoStore(mongo_client, database_name, **options(rank))
+
+    def commands(filter: dict[str, Any]) -> int:
+        op = SearchOp(NS, filter, query="fish", limit=5)
+        plan = Stepped(batch.search(store._context(), op), mongo_client[database_name])
+        assert {item.value["kind"] for item in plan.finish()} == {filter["kind"]}
+        return plan.commands
+
+    for _ in range(2):
+        store.search(NS, query="fish")
+    first = commands(RARE)
+    assert commands({"kind": "scarce"}) < first
+    assert commands({"kind": "common"}) < first  # listed at once, and not worth it
+    assert commands({"kind": "odd"}) == first
+    assert commands({"kind": "uncommon"}) < first
+
+
+@pytest.mark.parametrize("rank", ["vector", "hybrid"])
 @pytest.mark.parametrize("few", [1, 9], ids=["one change", "nine changes"])
 def test_what_changes_while_the_matching_ids_are_read_is_found_later(
     mongo_client: MongoClient, database_name: str, rank: str, few: int
@@ -148,7 +172,7 @@ def listed(reader: MongoStore) -> set[str] | None:
     """Return the keys of what is kept for `RARE`."""
     (index,) = reader._context().index_cache._indexes.values()
     query = to_query(RARE, field="value", exact_field="exact")
-    found = index.matching(name_of_query(query), reader._context().monotonic())
+    found = index.matching(name_of_query(query).whole, reader._context().monotonic())
     return None if found is None else {one.rpartition("\x00")[2] for one in found}
 
 

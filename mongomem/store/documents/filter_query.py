@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import bson
 
@@ -54,9 +54,34 @@ def to_query(filter: Mapping[str, Any], *, field: str, exact_field: str) -> Quer
     return query if len(bson.encode(query)) <= LARGEST_QUERY else {}
 
 
-def name_of_query(query: Query) -> bytes:
-    """Name a query that `to_query` built: equal names mean equal queries."""
+class QueryName(NamedTuple):
+    """Names a query that `to_query` built.
+
+    Attributes:
+        whole: Equal for equal queries.
+        kind: Equal for queries that differ in what they compare with only.
+    """
+
+    whole: bytes
+    kind: bytes
+
+
+def name_of_query(query: Query) -> QueryName:
+    """Name a query that `to_query` built."""
+    return QueryName(_digest(query), _digest(_without_operands(query)))
+
+
+def _digest(query: Query) -> bytes:
     return hashlib.blake2b(bson.encode(query), digest_size=16).digest()
+
+
+def _without_operands(part: Any) -> Any:
+    """Leave of a part of a query its fields and operators."""
+    if isinstance(part, dict):
+        return {name: _without_operands(inner) for name, inner in part.items()}
+    if isinstance(part, list) and any(isinstance(one, dict) for one in part):
+        return [_without_operands(one) for one in part]
+    return None
 
 
 def _clauses(filter: Mapping[str, Any], field: str) -> list[Query]:

@@ -18,6 +18,7 @@ from pymongo.errors import OperationFailure
 from mongomem.engine.commands import Aggregate, Document, Find
 from mongomem.engine.effects import Compute
 from mongomem.store.context import Context
+from mongomem.store.documents.filter_query import QueryName
 from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.item import BY_CHANGE
 from mongomem.store.documents.namespace import split_by_bytes
@@ -84,12 +85,15 @@ class CandidateSource(Protocol):
     async def holding(self, hashes: Hashes) -> set[str] | None:
         """List the ids of the items that may have all of some terms; None: all items may."""
 
-    def matching(self, filter: bytes) -> set[str] | None:
+    def matching(self, filter: QueryName) -> set[str] | None:
         """List the ids of all items that may match a filter, given by its name; None where that is
         not known.
         """
 
-    def note_matching(self, filter: bytes, ids: set[str]) -> None:
+    def is_selective(self, filter: QueryName) -> bool:
+        """Say whether a filter of the same kind matched few items when it was last tried."""
+
+    def note_matching(self, filter: QueryName, ids: set[str]) -> None:
         """Remember which items match a filter, as they were read since this source was chosen."""
 
     async def candidates(
@@ -131,11 +135,16 @@ class MemorySource:
         held: set[str] = await Compute(partial(cached.holding, hashes), cached.size)
         return held.union(self.synced.unindexed)
 
-    def matching(self, filter: bytes) -> set[str] | None:
-        return self.synced.cached.matching(filter, self.now)
+    def matching(self, filter: QueryName) -> set[str] | None:
+        return self.synced.cached.matching(filter.whole, self.now)
 
-    def note_matching(self, filter: bytes, ids: set[str]) -> None:
-        self.synced.cached.note_matching(filter, ids, self.now, self.synced.version)
+    def is_selective(self, filter: QueryName) -> bool:
+        return self.synced.cached.is_selective(filter.kind)
+
+    def note_matching(self, filter: QueryName, ids: set[str]) -> None:
+        cached = self.synced.cached
+        cached.note_matching(filter.whole, ids, self.now, self.synced.version)
+        cached.note_kind(filter.kind, len(ids))
 
     async def candidates(
         self, ranking: Ranking, count: int, restrict_to: set[str] | None
@@ -155,10 +164,13 @@ def _remove(cached: CachedIndex, timestamps: Mapping[str, Timestamp], ids: Itera
 class _RemembersNothing:
     """The part of a source that holds nothing between two searches."""
 
-    def matching(self, filter: bytes) -> set[str] | None:
+    def matching(self, filter: QueryName) -> set[str] | None:
         return None
 
-    def note_matching(self, filter: bytes, ids: set[str]) -> None:
+    def is_selective(self, filter: QueryName) -> bool:
+        return False
+
+    def note_matching(self, filter: QueryName, ids: set[str]) -> None:
         pass
 
 

@@ -240,16 +240,29 @@ class _Round:
 
 async def _first_round(query: _Query, source: CandidateSource) -> _Round:
     """Choose the candidates to begin with. More than the page needs are asked for where some may
-    not match. Among ids that were listed for a filter before, all match that have not changed.
+    not match. Among ids that were listed for a filter before, all match that have not changed; for
+    a filter that may match few items they are listed at once.
     """
     holding = await _ids_holding_phrases(query, source)
     if holding is not None:
         return _Round(OVERSAMPLING * query.page_end, holding, may_narrow=False)
-    narrowed = query.search.narrowed
-    matching = source.matching(name_of_query(narrowed)) if narrowed else None
-    is_selective = bool(query.search.filter) and matching is None
-    count = query.page_end * (OVERSAMPLING if is_selective else 1)
-    return _Round(count, matching, may_narrow=bool(narrowed))
+    filtered = query.page_end * (OVERSAMPLING if query.search.filter else 1)
+    if not query.search.narrowed:
+        return _Round(filtered, None, may_narrow=False)
+    name = name_of_query(query.search.narrowed)
+    matching = source.matching(name)
+    if matching is not None:
+        return _Round(query.page_end, matching, may_narrow=True)
+    if source.is_selective(name):
+        return await _narrowed_round(query, source)
+    return _Round(filtered, None, may_narrow=True)
+
+
+async def _narrowed_round(query: _Query, source: CandidateSource) -> _Round:
+    """Ask the server which ids may match the filter."""
+    matching = await _ids_matching_filter(query)
+    source.note_matching(name_of_query(query.search.narrowed), matching)
+    return _Round(query.page_end, matching, may_narrow=False)
 
 
 async def _ids_holding_phrases(query: _Query, source: CandidateSource) -> set[str] | None:
@@ -274,9 +287,7 @@ async def _widen(query: _Query, source: CandidateSource, last: _Round) -> _Round
     where few candidates were read, the number grows.
     """
     if last.may_narrow and last.count >= OVERSAMPLING * query.page_end:
-        matching = await _ids_matching_filter(query)
-        source.note_matching(name_of_query(query.search.narrowed), matching)
-        return _Round(query.page_end, matching, may_narrow=False)
+        return await _narrowed_round(query, source)
     return replace(last, count=last.count * OVERSAMPLING)
 
 

@@ -183,6 +183,16 @@ class CachedIndex(Guarded):
         with self._lock:
             return self._matching.get(filter, now)
 
+    def is_selective(self, kind: bytes) -> bool:
+        """See `MatchingIds.is_selective`."""
+        with self._lock:
+            return self._matching.is_selective(kind)
+
+    def note_kind(self, kind: bytes, count: int) -> None:
+        """Remember of the kind of a filter how many items it matched."""
+        with self._lock:
+            self._matching.note_kind(kind, count, self.index.item_count)
+
     def note_matching(self, filter: bytes, ids: Iterable[str], now: float, version: int) -> None:
         """Remember which items match a filter, if nothing was added to the index since a version,
         which the index had before they were read.

@@ -8,6 +8,9 @@ the list stays a superset of what matches. The caller reads and filters what it 
 An item that was deleted or has expired stays in the lists: reading it finds that out, and how long
 that can go on is bounded like the lists are.
 
+Filters of one kind, which differ in what they compare with only, are taken to match about as many
+items. So where one matched few, the next one's list is asked for at once.
+
 A list is good for a minute only. Somebody who reads from secondaries may get the list from one that
 is behind the one whose changes are in the index.
 """
@@ -44,6 +47,7 @@ class MatchingIds:
     """Lists of ids by the name of a filter. Not safe for concurrent use."""
 
     _lists: OrderedDict[bytes, ListedIds] = field(default_factory=OrderedDict)
+    _selective: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
 
     @property
     def size(self) -> int:
@@ -67,6 +71,18 @@ class MatchingIds:
         if len(self._lists) > MOST_FILTERS:
             self._lists.popitem(last=False)
         self._drop_long(item_count)
+
+    def is_selective(self, kind: bytes) -> bool:
+        """Say whether the last filter of a kind whose list was read matched few items."""
+        return kind in self._selective
+
+    def note_kind(self, kind: bytes, count: int, item_count: int) -> None:
+        """Remember of the kind of a filter whether it matched few of all items."""
+        self._selective.pop(kind, None)
+        if LARGEST_SHARE * count <= item_count:
+            self._selective[kind] = None
+        if len(self._selective) > MOST_FILTERS:
+            self._selective.popitem(last=False)
 
     def add_changed(self, ids: Iterable[str], item_count: int) -> None:
         """Add items that have changed to all lists, and drop those that are long then."""

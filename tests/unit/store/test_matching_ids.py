@@ -107,3 +107,27 @@ def test_as_a_plain_computation_says(seed: int) -> None:
                     assert now < expected[name][1]
         assert matching.size <= MOST_FILTERS * LONGEST * ID_BYTES
     assert given_out > 100
+
+
+def test_a_kind_is_selective_where_its_last_filter_was() -> None:
+    matching = MatchingIds()
+    assert not matching.is_selective(b"a")
+    matching.note_kind(b"a", LONGEST, ITEMS)
+    assert matching.is_selective(b"a")
+    assert not matching.is_selective(b"b")
+    matching.note_kind(b"a", LONGEST + 1, ITEMS)
+    assert not matching.is_selective(b"a")
+
+
+def test_few_kinds_are_remembered_the_last_ones() -> None:
+    matching = MatchingIds()
+    for number in range(MOST_FILTERS):
+        matching.note_kind(b"%d" % number, 1, ITEMS)
+    matching.note_kind(b"0", 1, ITEMS)
+    matching.note_kind(b"new", 1, ITEMS)
+    assert [matching.is_selective(kind) for kind in (b"0", b"1", b"2", b"new")] == [
+        True,
+        False,
+        True,
+        True,
+    ]

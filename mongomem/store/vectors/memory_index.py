@@ -29,6 +29,7 @@ from mongomem.store.vectors.quantization import (
     code_dtype,
     decode_codes,
     normalized,
+    room_for_codes,
 )
 from mongomem.store.vectors.selection import Candidate, select_top
 from mongomem.store.vectors.watermark import HIGHEST_TIMESTAMP, LOWEST_TIMESTAMP
@@ -314,7 +315,7 @@ class MemoryIndex:
             return
         used = len(self._item_ids)
         room = used + max(used, PARTS_AHEAD * (rows - used))
-        codes = np.empty(room, dtype=self._codes.dtype)
+        codes = room_for_codes(room, self.dims)
         slots = np.full(room, NO_SLOT, dtype=np.int32)
         codes[:used], slots[:used] = self._codes[:used], self._slots[:used]
         self._codes, self._slots, self._filled = codes, slots, used

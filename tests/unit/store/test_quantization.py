@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,16 @@ from hypothesis.extra.numpy import arrays
 from langgraph.store.memory import _cosine_similarity
 
 from mongomem.store.vectors.quantization import (
+    MAPPED_BYTES,
     METRICS,
     Metric,
+    code_dtype,
     decode_codes,
     decode_vectors,
     encode_vector,
     normalized,
     quantize,
+    room_for_codes,
     similarities,
 )
 
@@ -85,3 +89,24 @@ def test_equal_vectors_have_equal_scores_wherever_they_stand(metric: Metric, dim
         for score in similarities(np.tile(row, (count, 1)), query, metric).tolist()
     }
     assert len(scores) == 1
+
+
+@pytest.mark.parametrize("rows", [1, 10, MAPPED_BYTES // 16])
+def test_room_for_codes_is_written_to_and_private(rows: int) -> None:
+    room = room_for_codes(rows, DIMS)
+    assert (room.shape, room.dtype) == ((rows,), code_dtype(DIMS))
+    room["scale"][-1], room["levels"][-1] = 0.5, 7
+    assert (room["scale"][-1], room["levels"][-1].tolist()) == (0.5, [7] * DIMS)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only POSIX forks")
+@pytest.mark.parametrize("rows", [10, MAPPED_BYTES // 16])
+def test_a_forked_child_does_not_write_to_the_codes_of_its_parent(rows: int) -> None:
+    room = room_for_codes(rows, DIMS)
+    room["levels"][0] = 1
+    child = os.fork()
+    if not child:
+        room["levels"][0] = 2
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert room["levels"][0].tolist() == [1] * DIMS

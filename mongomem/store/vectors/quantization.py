@@ -27,8 +27,8 @@ specification, subtype 9)."""
 LEVELS = 127
 
 MAPPED_BYTES = 2**22
-"""From so many bytes on numpy asks for huge pages, and the kernel may take milliseconds to make room
-for one: loading 5,000 codes took 26 ms without them, and 25 to 42 ms with them (measured)."""
+"""From so many bytes on numpy asks for huge pages, and the kernel may take milliseconds to make
+room for one: loading 5,000 codes took 26 ms without them, and 25 to 42 ms with them (measured)."""
 
 PRIVATE: dict[str, int] = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if sys.platform != "win32" else {}

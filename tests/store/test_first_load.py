@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from pymongo.errors import AutoReconnect
 
 from mongomem import LocalServer
 from mongomem.store.store import MongoStore
+from mongomem.store.vectors.memory_index import Columns, MemoryIndex
 from support.savers import KINDS, client_of
 from support.stores import keys, store_on, words
 
@@ -79,3 +81,25 @@ def test_a_prefix_that_is_scanned_counts_no_item_twice(failing_uri: str) -> None
         finally:
             fail(failing_uri, "off")
     assert [(one.key, one.score) for one in found] == [(one.key, one.score) for one in large]
+
+
+async def test_a_scan_of_words_leaves_the_event_loop(
+    mongo_uri: str, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, threads = MemoryIndex.load, dict[int, threading.Thread]()
+
+    def noted(index: MemoryIndex, items: Columns) -> list[str]:
+        threads[len(items.ids)] = threading.current_thread()
+        return load(index, items)
+
+    options: dict[str, Any] = {"index": {"rank": "words", "fields": ["text"]}}
+    async with client_of("awaiting", mongo_uri) as client:
+        store = MongoStore(client, database_name, **options, index_cache_bytes=2_000)
+        await store.abatch(
+            [PutOp(NS, f"k{n:04}", {"text": f"fish number{n}"}) for n in range(3_000)]
+        )
+        await store.asearch(NS, query="fish")
+        monkeypatch.setattr(MemoryIndex, "load", noted)
+        found = await store.asearch(NS, query="number2468", limit=1)
+    assert keys(found) == ["k2468"]
+    assert threads[3_000] is not threading.current_thread()

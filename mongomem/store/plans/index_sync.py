@@ -64,7 +64,7 @@ from mongomem.store.vectors.known_changes import (
     split_answer,
     timestamps_and_later,
 )
-from mongomem.store.vectors.memory_index import Change, Columns, MemoryIndex
+from mongomem.store.vectors.memory_index import ITEM_BYTES, Change, Columns, MemoryIndex
 from mongomem.store.vectors.watermark import ChangeRead
 
 WAIT_SECONDS = 0.005
@@ -226,7 +226,7 @@ async def _read_into(scope: IndexScope, reader: ItemReader, part_size: int) -> N
         hint=BY_ID,
         part_size=part_size,
         take=lambda documents: reader.take(columns_in(documents)),
-        work=scope.indexing.dims,
+        work=scope.indexing.dims + ITEM_BYTES,
     )
 
 

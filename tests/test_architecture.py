@@ -124,7 +124,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "inspection": {
         *("inspection", "checkpoint", "store", "cache", "memory", "display"),
-        *("engine.clock", "engine.commands", "schema"),
+        *("engine.clock", "engine.commands", "engine.effects", "schema"),
     },
     "backup": {
         *("backup", "checkpoint", "store", "transfer", "migration", "memory", "user_data"),

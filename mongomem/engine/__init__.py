@@ -7,8 +7,8 @@ Outside of it, embedders do (`embeddings/custom` runs a loop for functions that 
 
     commands         one round trip to MongoDB as a frozen value: Find, Aggregate, BulkWrite, ...;
                      and what a plan is
-    effects          the other commands: Compute, EmbedDocuments, EmbedQueries, Sleep, CacheUse; and
-                     FindInParts, which computes between its round trips
+    effects          the other commands: Compute, EmbedDocuments, EmbedQueries, Sleep, CacheUse,
+                     DescribeConcerns; and FindInParts, which computes between its round trips
     runners          what runs plans, one runner for each way of waiting
     loops            event loops seen from other threads: where the client of a runner lives
     workers          the threads that wait and compute on behalf of event loops

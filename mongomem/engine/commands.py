@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import bson
@@ -73,6 +74,15 @@ def decoded(document: bytes) -> Document:
     """Decode the BSON of a document as other commands do."""
     found: Document = bson.decode(document, DECODING)
     return found
+
+
+def as_utc(moment: datetime) -> datetime:
+    """Return a time that the driver read as an aware one in UTC: it gives a naive one unless the
+    client is ``tz_aware``.
+    """
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=timezone.utc)
+    return moment.astimezone(timezone.utc)
 
 
 def slices(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -352,21 +362,6 @@ class RunCommand(DatabaseCommand[Document]):
 
     def issue(self, database: Any) -> Any:
         return (database.client.admin if self.on_admin else database).command(self.command)
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeConcerns(Command[Document]):
-    """Tell how the database is read and written. No round trip."""
-
-    def perform(self, database: Any) -> Document:
-        return {
-            "read_preference": database.read_preference.mongos_mode,
-            "read_concern": database.read_concern.level,
-            "write_concern": database.write_concern.document,
-        }
-
-    async def aperform(self, database: Any) -> Document:
-        return self.perform(database)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,21 @@ class FindInParts(DatabaseCommand[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeConcerns(Command[Document]):
+    """Tell how the database is read and written. No round trip."""
+
+    def perform(self, database: Any) -> Document:
+        return {
+            "read_preference": database.read_preference.mongos_mode,
+            "read_concern": database.read_concern.level,
+            "write_concern": database.write_concern.document,
+        }
+
+    async def aperform(self, database: Any) -> Document:
+        return self.perform(database)
+
+
+@dataclass(frozen=True, slots=True)
 class CacheUse(Command[None]):
     """Tell whoever observes the operation how much of what it looked for was remembered: nothing to
     be done where nobody does (`mongomem.telemetry`).

@@ -13,12 +13,11 @@ from typing import Any
 from bson.min_key import MinKey
 
 from mongomem.arguments import shown
-from mongomem.engine.commands import Document, Find, ListIndexes
+from mongomem.engine.commands import Document, Find, ListIndexes, as_utc
 from mongomem.engine.runners import runners_for
 from mongomem.errors import InvalidInputError
 from mongomem.migration.mongodb_threads import DB_NAME, check_collection
 from mongomem.migration.parts import LeftOut, SourceItem
-from mongomem.store.documents.value import as_utc
 
 PAGE_SIZE = 100
 

@@ -8,9 +8,9 @@ from hashlib import blake2b
 from langgraph.store.base import BaseStore, SearchItem
 
 from mongomem.arguments import shown
+from mongomem.engine.commands import as_utc
 from mongomem.migration.lost_sources import raise_if_lost
 from mongomem.migration.parts import LeftOut, SourceItem
-from mongomem.store.documents.value import as_utc
 
 PAGE_SIZE = 100
 

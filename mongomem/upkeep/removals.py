@@ -11,12 +11,11 @@ from typing import Any
 from mongomem.arguments import shown
 from mongomem.checkpoint.documents.ancestry import checked_rule
 from mongomem.checkpoint.documents.config import identifier
-from mongomem.checkpoint.documents.fields import utc
 from mongomem.checkpoint.documents.thread import thread_query
 from mongomem.checkpoint.plans.delete import delete_thread, then_clean
 from mongomem.checkpoint.plans.prune import PruneReport
 from mongomem.checkpoint.retention.sweep import RetentionReport
-from mongomem.engine.commands import Aggregate, Document, Find, slices
+from mongomem.engine.commands import Aggregate, Document, Find, as_utc, slices
 from mongomem.errors import MongomemError, ThreadNotFoundError
 from mongomem.inspection.context import Context as InspectionContext
 from mongomem.inspection.inspector import Inspector
@@ -130,7 +129,7 @@ async def _documents(context: InspectionContext, thread_ids: Sequence[str]) -> d
 
 
 def _time(value: object) -> datetime | None:
-    return utc(value) if isinstance(value, datetime) else None
+    return as_utc(value) if isinstance(value, datetime) else None
 
 
 @dataclass(frozen=True, slots=True)

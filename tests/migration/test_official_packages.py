@@ -15,10 +15,10 @@ from langgraph.types import Command
 from pymongo import MongoClient
 
 from mongomem import MongoSaver, MongoStore
+from mongomem.engine.commands import as_utc
 from mongomem.migration.mongodb_items import ITEMS, MongoDBItems
 from mongomem.migration.mongodb_threads import CHECKPOINTS, WRITES, MongoDBThreads
 from mongomem.migration.store_items import StoreItems
-from mongomem.store.documents.value import as_utc
 from support.migrations import (
     GRAPHS,
     ODD,

@@ -23,11 +23,11 @@ from pymongo import MongoClient
 from typing_extensions import TypedDict
 
 from mongomem import MongoSaver, MongoStore
+from mongomem.engine.commands import as_utc
 from mongomem.migration.item_copies import ItemCopies
 from mongomem.migration.report import Report
 from mongomem.migration.saver_threads import SaverThreads
 from mongomem.migration.store_items import StoreItems
-from mongomem.store.documents.value import as_utc
 from support.bag_of_words import bag_of_words
 from support.graphs import extend
 from support.migrations import GRAPHS, assert_same_threads, chat, config_of, copy, fill

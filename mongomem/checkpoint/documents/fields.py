@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from itertools import accumulate
 from typing import Any, TypeVar
 
 from mongomem.arguments import shown
 from mongomem.checkpoint.serde.chunks import HASH_BYTES, StoredValue
-from mongomem.engine.commands import Document
+from mongomem.engine.commands import Document, as_utc
 from mongomem.errors import CorruptDataError, SchemaVersionError
 
 T = TypeVar("T")
@@ -41,15 +41,6 @@ def next_epoch(now: datetime, last: int | None = None) -> int:
 def whole_milliseconds(moment: datetime) -> datetime:
     """Return a time as BSON keeps it."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-
-
-def utc(moment: datetime) -> datetime:
-    """Return what the driver read as an aware UTC time, however the client is configured."""
-    return (
-        moment.replace(tzinfo=timezone.utc)
-        if moment.tzinfo is None
-        else moment.astimezone(timezone.utc)
-    )
 
 
 def encode_value(value: StoredValue) -> Document:
@@ -133,7 +124,7 @@ def read_time(fields: Mapping[str, Any], field: str) -> datetime:
     """Return a field that is a time, aware and in UTC. One beyond the year 9999 comes as something
     else.
     """
-    return utc(read_field(fields, field, datetime))
+    return as_utc(read_field(fields, field, datetime))
 
 
 @dataclass(frozen=True, slots=True)

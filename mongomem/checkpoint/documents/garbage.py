@@ -6,8 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from mongomem.checkpoint.documents.fields import utc
-from mongomem.engine.commands import Document
+from mongomem.engine.commands import Document, as_utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ def plan_garbage(
 ) -> GarbagePlan:
     """Decide what becomes of chunks; one whose mark is younger than `cutoff` is left as it is."""
     marked = {
-        chunk["_id"]: utc(since)
+        chunk["_id"]: as_utc(since)
         for chunk in chunks
         if isinstance(since := chunk.get("idle_since"), datetime)
     }

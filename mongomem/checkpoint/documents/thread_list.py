@@ -21,7 +21,6 @@ from mongomem.checkpoint.documents.fields import (
     is_epoch,
     read_field,
     read_time,
-    utc,
 )
 from mongomem.checkpoint.documents.identity import (
     MOST_MEMBERS,
@@ -50,7 +49,7 @@ from mongomem.checkpoint.documents.thread import (
     read_members,
 )
 from mongomem.checkpoint.serde.place_digest import BEGAN
-from mongomem.engine.commands import Document
+from mongomem.engine.commands import Document, as_utc
 from mongomem.errors import (
     ConfigurationError,
     CorruptDataError,
@@ -164,7 +163,7 @@ def behind(before: object) -> Document:
         return behind_document({"updated_at": before.updated_at, "thread_id": before.thread_id})
     if isinstance(before, datetime):
         try:
-            return {"updated_at": {"$gt": BEGAN, "$lt": utc(before)}}
+            return {"updated_at": {"$gt": BEGAN, "$lt": as_utc(before)}}
         except OverflowError:  # at an end of the calendar, in another time zone
             pass
     raise InvalidInputError(f"before must be a Thread or a datetime, not {shown(before)}")

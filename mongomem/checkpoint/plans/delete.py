@@ -29,7 +29,7 @@ from mongomem.checkpoint.documents.collections import (
     until,
 )
 from mongomem.checkpoint.documents.config import identifier
-from mongomem.checkpoint.documents.fields import is_epoch, next_epoch, utc, whole_milliseconds
+from mongomem.checkpoint.documents.fields import is_epoch, next_epoch, whole_milliseconds
 from mongomem.checkpoint.documents.thread import thread_query
 from mongomem.checkpoint.plans.thread_state import MAX_ATTEMPTS, backoff, contention_error
 from mongomem.engine.commands import (
@@ -43,6 +43,7 @@ from mongomem.engine.commands import (
     Update,
     UpdateMany,
     Write,
+    as_utc,
     slices,
 )
 
@@ -267,7 +268,7 @@ async def _clean_orphaned_writes(
 
 
 def _is_after(touched_at: object, cutoff: datetime) -> bool:
-    return isinstance(touched_at, datetime) and utc(touched_at) > cutoff
+    return isinstance(touched_at, datetime) and as_utc(touched_at) > cutoff
 
 
 async def _delete_late_writes(

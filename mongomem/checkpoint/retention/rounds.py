@@ -13,11 +13,10 @@ from enum import Enum
 from typing import Any
 
 from mongomem.checkpoint.documents.ancestry import time_before
-from mongomem.checkpoint.documents.fields import utc
 from mongomem.checkpoint.documents.thread_list import behind_document
 from mongomem.checkpoint.retention.policy import Retention
 from mongomem.checkpoint.serde.place_digest import BEGAN
-from mongomem.engine.commands import Document
+from mongomem.engine.commands import Document, as_utc
 
 LONGEST_HISTORY = 4
 """How many begins of rounds are remembered. A scan goes back to the oldest of them, so a thread is
@@ -147,10 +146,10 @@ def decode_round(record: Document, policy: Retention) -> Round | None:
             return None
         ended_at, scan = record["ended_at"], record["scan"]
         return Round(
-            tuple(utc(one) for one in record["began"])[:LONGEST_HISTORY],
+            tuple(as_utc(one) for one in record["began"])[:LONGEST_HISTORY],
             scan if isinstance(scan, int) and scan >= 0 else 0,
             _position(record["behind"]),
-            None if ended_at is None else utc(ended_at),
+            None if ended_at is None else as_utc(ended_at),
         )
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
         return None

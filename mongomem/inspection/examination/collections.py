@@ -12,9 +12,9 @@ from mongomem.cache.documents.entry import is_own_id as is_cache_id
 from mongomem.checkpoint.context import ttl_of
 from mongomem.checkpoint.documents.collections import EXPIRY, is_own_id
 from mongomem.checkpoint.documents.collections import indexes as saver_indexes
-from mongomem.checkpoint.documents.fields import SCHEMA_VERSION, utc
+from mongomem.checkpoint.documents.fields import SCHEMA_VERSION
 from mongomem.checkpoint.plans.setup import MIGRATIONS as SAVER_MIGRATIONS
-from mongomem.engine.commands import Document, Find, ListIndexes, RunCommand
+from mongomem.engine.commands import Document, Find, ListIndexes, RunCommand, as_utc
 from mongomem.inspection.context import Context
 from mongomem.inspection.examination.findings import Findings, look
 from mongomem.inspection.presence import presence
@@ -201,7 +201,7 @@ def _is_foreign(index: Mapping[str, Any], rows: Mapping[str, Index]) -> bool:
 
 async def _see_expired(context: Context, findings: Findings, there: Sequence[str]) -> None:
     """Look for items and entries that expired long ago and are there yet, by their index."""
-    late = {"expires_at": {"$lt": utc(context.saver.now()) - LATE}}
+    late = {"expires_at": {"$lt": as_utc(context.saver.now()) - LATE}}
     for name in (context.store.items, context.entries):
         if name not in there:
             continue

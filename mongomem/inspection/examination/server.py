@@ -8,8 +8,8 @@ from typing import Any
 
 from pymongo.errors import OperationFailure
 
-from mongomem.checkpoint.documents.fields import utc
-from mongomem.engine.commands import UNAUTHORIZED, Aggregate, DescribeConcerns, RunCommand
+from mongomem.engine.commands import UNAUTHORIZED, Aggregate, RunCommand, as_utc
+from mongomem.engine.effects import DescribeConcerns
 from mongomem.inspection.context import Context
 from mongomem.inspection.examination.findings import Findings, look
 
@@ -101,7 +101,7 @@ def _see_members(findings: Findings, members: int, arbiters: int) -> None:
 def _see_clock(findings: Findings, now: datetime, told: Any) -> None:
     if not isinstance(told, datetime):
         return
-    drift = utc(told) - now
+    drift = as_utc(told) - now
     findings.facts["clock_drift_seconds"] = round(drift.total_seconds(), 1) + 0.0  # no -0.0
     if abs(drift) > LARGEST_DRIFT:
         findings.warning(

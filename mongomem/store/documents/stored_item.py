@@ -16,14 +16,14 @@ from bson.timestamp import Timestamp
 from langgraph.store.base import Item, SearchItem
 
 from mongomem.arguments import shown
-from mongomem.engine.commands import Document
+from mongomem.engine.commands import Document, as_utc
 from mongomem.errors import CorruptDataError, SchemaVersionError
 from mongomem.store.damage import Damage
 from mongomem.store.documents.index_config import EmbeddedText, IndexSettings
 from mongomem.store.documents.item import SCHEMA_VERSION, name_of
 from mongomem.store.documents.namespace import SEPARATOR, namespace_of, prefixes_of
 from mongomem.store.documents.ttl import LONGEST_MINUTES
-from mongomem.store.documents.value import as_utc, decode_value, is_text
+from mongomem.store.documents.value import decode_value, is_text
 
 Kind = type | tuple[type, ...]
 

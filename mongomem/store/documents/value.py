@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import bson
@@ -24,6 +24,7 @@ from bson.errors import BSONError
 from bson.int64 import Int64
 
 from mongomem.arguments import LONGEST_SHOWN, shown
+from mongomem.engine.commands import as_utc
 from mongomem.errors import CorruptDataError, UnstorableValueError
 
 MAX_DEPTH = 90
@@ -122,13 +123,6 @@ def plain(value: Any) -> Any:
         if isinstance(value, kind):
             return convert(value)
     return value
-
-
-def as_utc(time: datetime) -> datetime:
-    """Make a stored time aware: PyMongo gives naive UTC unless the client is ``tz_aware``."""
-    return (
-        time.replace(tzinfo=timezone.utc) if time.tzinfo is None else time.astimezone(timezone.utc)
-    )
 
 
 def is_int64(number: int) -> bool:

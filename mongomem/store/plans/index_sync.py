@@ -38,6 +38,7 @@ from mongomem.engine.commands import (
     Document,
     Find,
     RunCommand,
+    as_utc,
     decoded,
     slices,
 )
@@ -53,7 +54,6 @@ from mongomem.store.documents.indexed import (
 from mongomem.store.documents.item import BY_CHANGE, BY_ID, name_of
 from mongomem.store.documents.namespace import id_range, namespace_of, path_range
 from mongomem.store.documents.stored_item import ids_in, timestamps_in, with_ids
-from mongomem.store.documents.value import as_utc
 from mongomem.store.plans.read import find_by_id, find_with_hint, newest_timestamp, read_with_hint
 from mongomem.store.vectors.index_cache import CachedIndex
 from mongomem.store.vectors.known_changes import (

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from langgraph.store.base import InvalidNamespaceError
 
-from mongomem.engine.commands import Delete, DeleteMany, Document, Update, Write
+from mongomem.engine.commands import Delete, DeleteMany, Document, Update, Write, as_utc
 from mongomem.engine.effects import Compute, EmbedDocuments
 from mongomem.engine.writes import bulk_upsert
 from mongomem.store.context import Context
@@ -32,7 +32,6 @@ from mongomem.store.documents.namespace import (
     split_by_bytes,
 )
 from mongomem.store.documents.ops import Deletion, GroupedOps, check_namespace
-from mongomem.store.documents.value import as_utc
 from mongomem.store.plans.model_check import check_model, warn_of_blank_paths
 from mongomem.store.plans.read import find_named
 from mongomem.store.plans.setup import ensure_config

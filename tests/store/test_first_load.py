@@ -35,18 +35,26 @@ def failing_uri() -> Iterator[str]:
         yield server.uri
 
 
-def fail(uri: str, mode: Any) -> None:
-    """Have the server close the connection of reads that go on."""
-    data = {"failCommands": ["getMore"], "closeConnection": True}
+CLOSES = {"closeConnection": True}
+FORGETS = {"errorCode": 43}
+"""The server does not know the cursor."""
+
+
+def fail(uri: str, mode: Any, how: dict[str, Any] = CLOSES) -> None:
+    """Have the server fail reads that go on."""
+    data = {"failCommands": ["getMore"], **how}
     with MongoClient(uri) as client:
         client.admin.command({"configureFailPoint": "failCommand", "mode": mode, "data": data})
 
 
+@pytest.mark.parametrize("how", [CLOSES, FORGETS], ids=["connection", "cursor"])
 @pytest.mark.parametrize("kind", REAL_KINDS)
-async def test_a_lost_connection_begins_the_load_anew(failing_uri: str, kind: str) -> None:
+async def test_what_is_lost_begins_the_load_anew(
+    failing_uri: str, kind: str, how: dict[str, Any]
+) -> None:
     async with client_of(kind, failing_uri) as client:
         store = store_on(client, kind, "t", index=words(fields=["text"]))
-        fail(failing_uri, {"times": 1})
+        fail(failing_uri, {"times": 1}, how)
         try:
             found = await store("search", NS, query="fish number2468", limit=100)
         finally:

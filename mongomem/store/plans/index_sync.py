@@ -31,7 +31,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from bson.timestamp import Timestamp
-from pymongo.errors import AutoReconnect, ServerSelectionTimeoutError
+from pymongo.errors import AutoReconnect, CursorNotFound, ServerSelectionTimeoutError
 
 from mongomem.engine.commands import (
     AggregateRaw,
@@ -198,13 +198,13 @@ Reader = TypeVar("Reader", bound=ItemReader)
 async def read_items(scope: IndexScope, begin: Callable[[], Reader], part_size: int) -> Reader:
     """Read the codes and terms below a path, in the order of ids, into what `begin` makes.
 
-    Where the connection is lost the whole is read once more into another one: the driver does so
-    for reads of one reply only.
+    Where the connection or the cursor is lost the whole is read once more into another one: the
+    driver does so for reads of one reply only.
     """
     reader = begin()
     try:
         await _read_into(scope, reader, part_size)
-    except AutoReconnect as error:
+    except (AutoReconnect, CursorNotFound) as error:
         if isinstance(error, ServerSelectionTimeoutError):
             raise
         reader = begin()

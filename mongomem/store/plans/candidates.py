@@ -193,11 +193,11 @@ class ScanSource(_RemembersNothing):
         """Keep the candidates of each page only. Where the prefix has become small enough, its
         index is held from the next search on.
         """
-        begin = partial(_Ranking, self.scope, ranking, count, restrict_to)
-        ranked = await read_items(self.scope, begin, PAGE_SIZE)
-        if ranked.size <= self.scope.context.index_cache.limit:
+        begin = partial(_Scanning, self.scope, ranking, count, restrict_to)
+        scanned = await read_items(self.scope, begin, PAGE_SIZE)
+        if scanned.size <= self.scope.context.index_cache.limit:
             self.scope.context.index_cache.allow_again(self.scope.path)
-        return Candidates([item for _, item in ranked.search(ranked.best)])
+        return Candidates([item for _, item in scanned.search(scanned.best)])
 
 
 @dataclass(slots=True)
@@ -217,7 +217,7 @@ class _Counting:
 
 
 @dataclass(slots=True)
-class _Ranking:
+class _Scanning:
     """Ranks items that are not held, a page at a time.
 
     Attributes:

@@ -14,11 +14,12 @@ The order of a search, and why:
    a score too, but an item that is no candidate may be closer than these.
 4. Where a filter dropped too many, the server lists the ids that may match, and the source ranks
    among these (`_widen`). Where it listed them for another search before, the source ranks among
-   these from the first.
+   these from the first. Where the last filter of the same kind matched few items, the server lists
+   them before anything is ranked (`_first_round`).
 5. Items without a score follow in the order of updates.
 
-Refused: asking the server for the ids that may match first. It would read every item of the prefix,
-also for a filter that most items match, where the best candidates suffice.
+Refused: asking the server first for the ids that may match, by any filter. It would read every item
+of the prefix, also for a filter that most items match, where the best candidates suffice.
 """
 
 from __future__ import annotations

@@ -25,6 +25,9 @@ pytestmark = pytest.mark.shares_database
 
 CHECKPOINTS, WRITES = "mongomem_checkpoints", "mongomem_checkpoint_writes"
 
+LONG_BYTES = 200_000
+"""Some 150 chunks: their names are two lists or more, wherever the key of the hashes cuts these."""
+
 CONTENT = ("data", "packed", "sealed", "cipher", "digest")
 
 
@@ -54,11 +57,11 @@ class World:
             steps = Steps(calls, thread_id)
             configs = [
                 await steps.put(
-                    long=source.randbytes(90_000), blob=b"secret", text=f"of {thread_id}"
+                    long=source.randbytes(LONG_BYTES), blob=b"secret", text=f"of {thread_id}"
                 )
             ]
             for number in range(2):
-                configs.append(await steps.put(long=source.randbytes(90_000), number=number))
+                configs.append(await steps.put(long=source.randbytes(LONG_BYTES), number=number))
             for config in configs:
                 writes = [
                     ("text", f"written by {thread_id}"),

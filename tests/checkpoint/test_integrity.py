@@ -52,6 +52,7 @@ class World:
 
     async def fill(self) -> World:
         source = random.Random(3)
+        written = random.Random(13)  # of 10 to 22 chunks each: too few names for a list of them
         for thread_id in ("t", "u"):
             calls = self.calls()
             steps = Steps(calls, thread_id)
@@ -66,7 +67,7 @@ class World:
                 writes = [
                     ("text", f"written by {thread_id}"),
                     ("blob", b"raw"),
-                    ("long", source.randbytes(90_000)),
+                    ("long", written.randbytes(90_000)),
                 ]
                 await calls("put_writes", config, writes, "task")
             self.configs[thread_id] = configs

@@ -204,9 +204,9 @@ async def read_items(scope: IndexScope, begin: Callable[[], Reader], part_size: 
     reader = begin()
     try:
         await _read_into(scope, reader, part_size)
-    except (AutoReconnect, CursorNotFound) as error:
-        if isinstance(error, ServerSelectionTimeoutError):
-            raise
+    except ServerSelectionTimeoutError:
+        raise
+    except (AutoReconnect, CursorNotFound):
         reader = begin()
         await _read_into(scope, reader, part_size)
     return reader

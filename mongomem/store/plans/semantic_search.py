@@ -247,16 +247,16 @@ async def _first_round(query: _Query, source: CandidateSource) -> _Round:
     holding = await _ids_holding_phrases(query, source)
     if holding is not None:
         return _Round(OVERSAMPLING * query.page_end, holding, may_narrow=False)
-    filtered = query.page_end * (OVERSAMPLING if query.search.filter else 1)
+    count = query.page_end * (OVERSAMPLING if query.search.filter else 1)
     if not query.search.narrowed:
-        return _Round(filtered, None, may_narrow=False)
+        return _Round(count, None, may_narrow=False)
     name = name_of_query(query.search.narrowed)
     matching = source.matching(name)
     if matching is not None:
         return _Round(query.page_end, matching, may_narrow=True)
     if source.is_selective(name):
         return await _narrowed_round(query, source)
-    return _Round(filtered, None, may_narrow=True)
+    return _Round(count, None, may_narrow=True)
 
 
 async def _narrowed_round(query: _Query, source: CandidateSource) -> _Round:

@@ -25,7 +25,7 @@ NUMBERS_PER_THREAD = 2**23
 """So many levels, those of 5,461 vectors of 1,536 dimensions, are worth a thread."""
 
 MOST_THREADS = 4
-"""More threads would wait for the memory."""
+"""What bounds more of them is the memory that they read. Measured with two."""
 
 
 def products(levels: Levels, query: Vector) -> Vector:

@@ -191,8 +191,8 @@ def test_an_answer_streams_and_is_there_after_a_reload(page: Page, model: Model)
     page.shows(MESSAGES, ["Slowly.", "You said: Slowly."])
     page.chrome.refresh()
     page.shows(MESSAGES, ["Slowly.", "You said: Slowly."])
-    assert page.text("#title") == "Slowly."
-    assert page.one("#threads [aria-current]").is_displayed()
+    page.shows("#title", ["Slowly."])
+    page.shows("#threads [aria-current] .open span:first-child", ["Slowly."])
 
 
 def test_threads_are_switched_and_deleted(page: Page, model: Model) -> None:

@@ -32,7 +32,7 @@ from pymongo import MongoClient
 
 from mongomem import MongoStore
 from mongomem.embeddings import resolve_embedder
-from quality_data import DataSet, Memory, Question, read_locomo, read_madial
+from quality_data import DataSet, Memory, Question, read_locomo, read_madial, read_realtalk
 from servers import mongodb, postgres
 
 DEEPEST = 20
@@ -216,13 +216,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--locomo", type=Path, help="data/locomo10.json of snap-research/LoCoMo")
     parser.add_argument("--madial", type=Path, help="data/en of hejunqing/MADial-Bench")
+    parser.add_argument("--realtalk", type=Path, help="data of danny911kr/REALTALK")
     parser.add_argument("--embed", default="local", help='what embeds: "local", "local:minilm"')
     parser.add_argument("--only", nargs="+", choices=RANKERS, default=[*RANKERS])
     options = parser.parse_args(arguments)
     sets = read_locomo(options.locomo) if options.locomo else []
     sets += [read_madial(options.madial)] if options.madial else []
+    sets += read_realtalk(options.realtalk) if options.realtalk else []
     if not sets:
-        parser.error("name a data set: --locomo, --madial")
+        parser.error("name a data set: --locomo, --madial, --realtalk")
     for data in sets:
         count = sum(map(len, data.memories.values()))
         print(f"\n{data.name}: {count} memories, {len(data.questions)} questions")

@@ -4,7 +4,8 @@ LoCoMo (https://github.com/snap-research/LoCoMo, ``data/locomo10.json``, CC BY-N
 dialogues of many sessions, questions, and the turns that answer each. A turn is who speaks, what
 they say, and the caption of a picture that they share. MADial-Bench
 (https://github.com/hejunqing/MADial-Bench, ``data/en``, MIT): facts about two users, and dialogues
-that one or several facts belong to.
+that one or several facts belong to. REALTALK (https://github.com/danny911kr/REALTALK, ``data``, no
+licence is told): ten chats of real people over 21 days, with questions as LoCoMo has them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 LOCOMO_SHA256 = "79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4"
 
+SESSION = re.compile(r"session_\d+")
 TURN = re.compile(r"D(?P<session>\d+):\d+")
 
 
@@ -73,14 +75,26 @@ def read_locomo(path: Path) -> list[DataSet]:
     if hashlib.sha256(content).hexdigest() != LOCOMO_SHA256:
         raise SystemExit(f"{path} is not data/locomo10.json of snap-research/LoCoMo")
     samples = json.loads(content)
-    questions = [one for sample in samples for one in _questions(sample)]
-    turns = {sample["sample_id"]: list(_turns(sample)) for sample in samples}
+    questions = [one for sample in samples for one in _questions(sample["sample_id"], sample)]
+    turns = {sample["sample_id"]: list(_turns(sample["conversation"])) for sample in samples}
     facts = {sample["sample_id"]: list(_facts(sample)) for sample in samples}
     told = {name: in_context(own) for name, own in turns.items()}
     return [
         DataSet("LoCoMo turns", turns, _answerable(questions, turns)),
         DataSet("LoCoMo turns in context", told, _answerable(questions, turns)),
         DataSet("LoCoMo facts", facts, _answerable(questions, facts)),
+    ]
+
+
+def read_realtalk(folder: Path) -> list[DataSet]:
+    """Read REALTALK twice: its turns as memories, and the same `in_context`."""
+    chats = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("Chat_*.json"))}
+    questions = [one for name, chat in chats.items() for one in _questions(name, chat)]
+    turns = {name: list(_turns(chat)) for name, chat in chats.items()}
+    told = {name: in_context(own) for name, own in turns.items()}
+    return [
+        DataSet("REALTALK turns", turns, _answerable(questions, turns)),
+        DataSet("REALTALK turns in context", told, _answerable(questions, turns)),
     ]
 
 
@@ -93,19 +107,20 @@ def _answerable(questions: list[Question], memories: dict[str, list[Memory]]) ->
     return [one for one in questions if one.evidence & told[one.namespace]]
 
 
-def _questions(sample: dict[str, Any]) -> Iterator[Question]:
+def _questions(namespace: str, sample: dict[str, Any]) -> Iterator[Question]:
     for one in sample["qa"]:
         evidence = frozenset(match[0] for match in TURN.finditer(" ".join(one["evidence"])))
         if evidence:
-            yield Question(sample["sample_id"], one["question"], evidence, one["category"])
+            yield Question(namespace, one["question"], evidence, one["category"])
 
 
-def _turns(sample: dict[str, Any]) -> Iterator[Memory]:
-    for turns in sample["conversation"].values():
-        for turn in turns if isinstance(turns, list) else ():
+def _turns(conversation: dict[str, Any]) -> Iterator[Memory]:
+    for name, turns in conversation.items():
+        for turn in turns if SESSION.fullmatch(name) else ():
             source = turn["dia_id"]
             shared = f" [shared {turn['blip_caption']}]" if turn.get("blip_caption") else ""
-            text = f"{turn['speaker']}: {turn['text']}{shared}"
+            said = turn["text"] if "text" in turn else turn["clean_text"]
+            text = f"{turn['speaker']}: {said}{shared}"
             yield Memory(source, text, source.split(":")[0], frozenset({source}))
 
 

@@ -2,6 +2,7 @@
 for the other.
 
     python benchmarks/ranking_parameters.py --locomo locomo10.json --madial MADial-Bench/data/en
+        --realtalk REALTALK/data
 
 The parts of mongomem rank in this process, without a database. The best parameters are those with
 the highest R@10 + nDCG@10 on the conversations with an even number, counted from 0.
@@ -29,7 +30,7 @@ from mongomem.store.words.query import parse_query
 from mongomem.store.words.stored_terms import encode_terms, mark_of
 from mongomem.store.words.term_index import TermIndex
 from quality import Judged, judged
-from quality_data import DataSet, Memory, read_locomo, read_madial
+from quality_data import DataSet, Memory, read_locomo, read_madial, read_realtalk
 
 K1S, BS, POWERS = (0.4, 0.6, 0.9, 1.2), (0.2, 0.4, 0.6), (0.5, 0.75, 1.0)
 
@@ -134,11 +135,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--locomo", type=Path, required=True)
     parser.add_argument("--madial", type=Path, required=True)
+    parser.add_argument("--realtalk", type=Path, required=True)
     options = parser.parse_args()
     alone, _, observed = read_locomo(options.locomo)
     turns, facts = Study(alone), Study(observed)
     madial = Study(read_madial(options.madial))
-    for study in (turns, facts, madial):
+    real, _ = read_realtalk(options.realtalk)
+    for study in (turns, facts, madial, Study(real)):
         print(f"\n{study.data.name}: R@10 nDCG@10, of even, odd and all conversations")
         for ranking in RANKINGS:
             print(f"{ranking:28}{told(study, ranking, SHIPPED)}", flush=True)

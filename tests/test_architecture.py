@@ -35,7 +35,7 @@ densely."""
 FOLDER_FILES = 12
 """Modules of a folder, beside the map of it."""
 
-COMMON = {"errors", "arguments", "options"}
+COMMON = {"errors", "arguments", "options", "damage"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "engine": {"engine"},
@@ -50,8 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "engine.commands",
         "schema.indexes",
     },
-    "checkpoint.damage": set(),
-    "checkpoint.caches": {"checkpoint.damage", "checkpoint.documents", "checkpoint.serde"},
+    "checkpoint.caches": {"checkpoint.documents", "checkpoint.serde"},
     "checkpoint.context": {
         "checkpoint.caches",
         "checkpoint.documents",
@@ -59,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "engine.clock",
     },
     "checkpoint.plans": {
-        *("checkpoint.plans", "checkpoint.context", "checkpoint.caches", "checkpoint.damage"),
+        *("checkpoint.plans", "checkpoint.context", "checkpoint.caches"),
         *("checkpoint.documents", "checkpoint.serde", "schema"),
         *("engine.commands", "engine.effects", "engine.writes"),
     },
@@ -70,26 +69,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "store.vectors": {"store.vectors", "store.words", "engine.locks", "engine.workers"},
     "store.words": {"store.words"},
-    "store.damage": set(),
     "store.documents": {
         *(
             "store.documents",
             "store.vectors",
             "store.words",
-            "store.damage",
             "embeddings",
             "engine.commands",
             "schema.indexes",
         ),
     },
     "store.context": {
-        *("store.damage", "store.documents", "store.vectors", "store.words", "engine.clock"),
+        *("store.documents", "store.vectors", "store.words", "engine.clock"),
     },
     "store.plans": {
         *(
             "store.plans",
             "store.context",
-            "store.damage",
             "store.documents",
             "store.vectors",
             "store.words",

@@ -4,7 +4,6 @@
     thread_methods  its base class: the methods about whole threads (list, label, copy, prune)
     context         what every plan is given: options, serializer, caches
     caches          what a saver remembers between calls, bounded in bytes
-    damage          which damaged documents listings left out
     plans/          one module a LangGraph method: control flow that awaits commands
     documents/      the stored documents, and what a config and its metadata mean: pure
     retention/      what goes from threads by a policy, at once or beside the puts

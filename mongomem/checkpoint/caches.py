@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from mongomem.checkpoint.damage import Damage
 from mongomem.checkpoint.documents.collections import thread_doc_id
 from mongomem.checkpoint.documents.config import CheckpointRef
 from mongomem.checkpoint.documents.thread import ThreadState
 from mongomem.checkpoint.serde.cache import BoundedCache
 from mongomem.checkpoint.serde.channels import ParentState
 from mongomem.checkpoint.serde.message_cache import MessageCache
+from mongomem.damage import Damage
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ def in_threads(calls: Sequence[Callable[[], None]]) -> None:
     for call in others:
         try:
             begun.append(_workers("computation").submit(call))
-        except RuntimeError:  # the interpreter ends
+        except RuntimeError:  # the interpreter ends, or the system gives no more threads
             call()
     try:
         mine()

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from mongomem.arguments import checked_number, shown
-from mongomem.checkpoint.damage import UNREADABLE
 from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint
 from mongomem.checkpoint.documents.collections import CHECKPOINT, VISIBLE
 from mongomem.checkpoint.documents.config import CheckpointRef, identifier
@@ -23,6 +22,7 @@ from mongomem.checkpoint.plans.load import (
     read_writes,
     retry_if_chunk_missing,
 )
+from mongomem.damage import UNREADABLE
 from mongomem.display.descriptions import described
 from mongomem.display.thread_history import (
     ERROR,

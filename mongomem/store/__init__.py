@@ -4,7 +4,6 @@
     namespace_methods  its base class: the methods about whole namespaces (delete, reindex, expire)
     sweeper            what start_ttl_sweeper answers
     context            what every plan is given: options, clock, what is shared between calls
-    damage             which damaged items were left out
     plans/             one module an operation: control flow that awaits commands
     documents/         items, values, namespaces, filters: pure
     vectors/           quantization, the in-memory index, its watermark: pure

@@ -11,9 +11,9 @@ from bson.timestamp import Timestamp
 from langgraph.store.base import TTLConfig
 
 from mongomem.arguments import checked_flag, checked_number, shown
+from mongomem.damage import Damage
 from mongomem.engine.clock import checked_clock, in_milliseconds, monotonic, unix_time
 from mongomem.errors import ConfigurationError
-from mongomem.store.damage import Damage
 from mongomem.store.documents.coverage import Coverage
 from mongomem.store.documents.index_config import IndexSettings, resolve_index
 from mongomem.store.documents.item import Collections, collections_for

@@ -210,7 +210,8 @@ class MongoStore(NamespaceMethods):
         Args:
             namespace_prefix: The labels that a namespace begins with; no label is a wildcard.
             query: What to search for. Items that cannot be scored follow, with a score of None.
-                Where words count, what is in double quotes must stand in the item.
+                Where words count, what is in double quotes must stand in the item, unless the
+                query is a sentence with its punctuation, or quotes one.
             filter: What the value must be: fields, ``"a.b"`` for those of objects, ``$eq $ne $gt
                 $gte $lt $lte``, ``$in $nin`` (one of a list), ``$exists``, ``$contains`` (an
                 element of a list), and ``$and``, ``$or``, ``$not``.

@@ -33,6 +33,7 @@ from mongomem.cache.documents.entry import (
 from mongomem.cache.plans.setup import ensure_ours, ensure_setup
 from mongomem.checkpoint.serde.copies import detached
 from mongomem.checkpoint.serde.size_estimate import estimate_size
+from mongomem.damage import UNREADABLE
 from mongomem.engine.commands import (
     IDS_PER_COMMAND,
     Delete,
@@ -46,7 +47,6 @@ from mongomem.engine.commands import (
 )
 from mongomem.engine.effects import CacheUse, Compute
 from mongomem.engine.writes import bulk_upsert
-from mongomem.errors import CorruptDataError, SchemaVersionError
 
 TOO_LARGE_FOR_SERVER = 388
 """Server error code: a write of many megabytes does not fit into the cache of a small server
@@ -159,7 +159,7 @@ def _values(
         try:
             if document is not None and not has_expired(document, now):
                 values[full_key] = decode_entry(document, full_key, context.serializer)
-        except (CorruptDataError, SchemaVersionError) as error:
+        except UNREADABLE as error:
             context.options.losses.note_unreadable(key, *full_key, error)
     return values
 

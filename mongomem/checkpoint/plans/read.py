@@ -13,7 +13,6 @@ from langgraph.checkpoint.serde.types import TASKS
 from pymongo.errors import OperationFailure
 
 from mongomem.checkpoint.context import Context
-from mongomem.checkpoint.damage import UNREADABLE
 from mongomem.checkpoint.documents.checkpoint import StoredCheckpoint
 from mongomem.checkpoint.documents.collections import (
     VISIBLE,
@@ -43,6 +42,7 @@ from mongomem.checkpoint.plans.restore import (
     restore,
 )
 from mongomem.checkpoint.plans.setup import ensure_ours
+from mongomem.damage import UNREADABLE
 from mongomem.engine.commands import Aggregate, Document, Find, Plan
 from mongomem.errors import CorruptDataError
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from mongomem.checkpoint.damage import UNREADABLE
 from mongomem.checkpoint.documents.collections import (
     CHECKPOINT,
     CHUNK,
@@ -22,6 +21,7 @@ from mongomem.checkpoint.documents.thread_list import ORDER, epoch_of, read_list
 from mongomem.checkpoint.plans.load import read_checkpoints, read_writes
 from mongomem.checkpoint.plans.read import get_tuple
 from mongomem.checkpoint.serde.serializer import UnopenedError
+from mongomem.damage import UNREADABLE
 from mongomem.engine.commands import Aggregate, Document, Find, Plan
 from mongomem.errors import ConfigurationError
 from mongomem.inspection.context import Context

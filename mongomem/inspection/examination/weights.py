@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mongomem.checkpoint.damage import UNREADABLE
 from mongomem.checkpoint.documents.collections import THREAD
 from mongomem.checkpoint.documents.thread_list import ORDER
 from mongomem.checkpoint.plans.load import read_checkpoints
+from mongomem.damage import UNREADABLE
 from mongomem.engine.commands import Aggregate, Document, Find
 from mongomem.errors import ConfigurationError
 from mongomem.inspection.context import Context

@@ -16,9 +16,9 @@ from bson.timestamp import Timestamp
 from langgraph.store.base import Item, SearchItem
 
 from mongomem.arguments import shown
+from mongomem.damage import UNREADABLE, Damage
 from mongomem.engine.commands import Document, as_utc
 from mongomem.errors import CorruptDataError, SchemaVersionError
-from mongomem.store.damage import Damage
 from mongomem.store.documents.index_config import EmbeddedText, IndexSettings
 from mongomem.store.documents.item import SCHEMA_VERSION, name_of
 from mongomem.store.documents.namespace import SEPARATOR, namespace_of, prefixes_of
@@ -143,7 +143,7 @@ def read_item(document: Mapping[str, Any]) -> StoredItem:
             "created_at": as_utc(document["created_at"]),
             "updated_at": as_utc(document["updated_at"]),
         }
-    except (CorruptDataError, SchemaVersionError) as error:
+    except UNREADABLE as error:
         raise type(error)(f"{name_of(document)}: {error}") from error
     moment = document.get("expires_at")
     expires_at = None if moment is None else as_utc(moment)
@@ -168,10 +168,8 @@ def sound_items(documents: Iterable[Document], damage: Damage) -> list[StoredIte
     """Read items, and leave out those that are damaged."""
     found: list[StoredItem] = []
     for document in documents:
-        try:
+        with damage.left_out(document.get("_id")):
             found.append(read_item(document))
-        except (CorruptDataError, SchemaVersionError) as error:
-            damage.note(repr(document.get("_id")), f"A damaged item is left out: {error}")
     return found
 
 

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from mongomem.arguments import shown
+from mongomem.damage import UNREADABLE
 from mongomem.engine.commands import Aggregate, Document, Find
 from mongomem.engine.effects import EmbedDocuments
-from mongomem.errors import CorruptDataError, IndexMismatchError, SchemaVersionError
+from mongomem.errors import IndexMismatchError
 from mongomem.store.context import Context
 from mongomem.store.documents.coverage import MANY
 from mongomem.store.documents.index_config import IndexSettings
@@ -129,7 +130,7 @@ async def _some_embedded(context: Context, indexing: IndexSettings) -> list[Docu
 def _samples(indexing: IndexSettings, document: Document) -> list[Sample]:
     try:
         texts = {indexing.digest(text.text): text.text for text in texts_in(document, indexing)}
-    except (CorruptDataError, SchemaVersionError):
+    except UNREADABLE:
         return []
     vectors = vectors_of([document], indexing)
     short = (

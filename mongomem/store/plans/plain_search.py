@@ -22,9 +22,9 @@ from datetime import datetime
 from bson.datetime_ms import DatetimeMS
 from bson.timestamp import Timestamp
 
+from mongomem.damage import Damage
 from mongomem.engine.commands import Document, Find
 from mongomem.store.context import Context
-from mongomem.store.damage import Damage
 from mongomem.store.documents.item import BY_CHANGE, BY_UPDATE, ITEM_FIELDS
 from mongomem.store.documents.namespace import split_by_bytes
 from mongomem.store.documents.ops import Search

@@ -17,12 +17,11 @@ from typing import Any
 from pymongo.errors import BulkWriteError
 
 from mongomem.arguments import checked_flag
+from mongomem.damage import UNREADABLE
 from mongomem.engine.commands import BulkWrite, Document, Find, Update, UpdateMany
 from mongomem.errors import (
     ConfigurationError,
-    CorruptDataError,
     ReindexError,
-    SchemaVersionError,
     UnstorableValueError,
 )
 from mongomem.store.context import Context
@@ -347,7 +346,7 @@ def _texts(
     for document in page:
         try:
             texts[document["_id"]] = texts_in(document, indexing)
-        except (CorruptDataError, SchemaVersionError) as error:
+        except UNREADABLE as error:
             result.reject(document, f"damaged: {error}")
     return texts
 

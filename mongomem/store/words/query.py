@@ -21,8 +21,11 @@ _QUOTED = re.compile(r"([:=\[{] ?)?(?<!\d)[\"“”„]([^\"“”„]*)[\"“�
 unit: 27" is a size."""
 
 _SPACE = re.compile(r"\s+")
+_WORD = re.compile(r"\w")
 _SPEECH = re.compile(r"[!?…;\n]|[.:](?!\w)|\A\W*\Z|,\s*\Z")
 """A full stop inside of a word is part of a name: "Node.js", "3.11"."""
+
+SENTENCE_ENDS = "?!.…؟।。？！"
 
 MOST_PHRASE_WORDS = 5
 """What is longer, or is punctuated as a sentence is, quotes what somebody said: a message or a
@@ -84,15 +87,11 @@ class ParsedQuery:
 
 
 def parse_query(text: str, analyser: Analyser) -> ParsedQuery:
-    """Analyse a query. A quote that none closes, one of nothing, speech, and the names and values
-    of JSON are no phrases.
+    """Analyse a query. A quote that none closes, one of nothing, one in a sentence, speech, and the
+    names and values of JSON are no phrases.
     """
     words = analyser.words(text)
-    phrases = [
-        _phrase(quoted, analyser)
-        for before, quoted, after in _QUOTED.findall(text)
-        if not before and not after and _asks(quoted)
-    ]
+    phrases = [_phrase(quoted, analyser) for quoted in _asked_for(text)]
     return ParsedQuery(words, _distinct(word.term for word in words), phrases)
 
 
@@ -102,6 +101,26 @@ def fold(text: str) -> str:
     """
     plain = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
     return _SPACE.sub(" ", plain).strip()
+
+
+def _asked_for(text: str) -> list[str]:
+    """List the quotations that must stand in what is found. A sentence quotes titles and names, and
+    whoever told of them may have spelled them otherwise, or have called them "it".
+    """
+    if _is_sentence(_QUOTED.sub(" ", text)):
+        return []
+    return [
+        quoted
+        for before, quoted, after in _QUOTED.findall(text)
+        if not before and not after and _asks(quoted)
+    ]
+
+
+def _is_sentence(unquoted: str) -> bool:
+    """Say whether what stands beside quotations has words and ends as a sentence."""
+    said = unquoted.rstrip(f"{SENTENCE_ENDS})' \n")
+    ends = any(mark in SENTENCE_ENDS for mark in unquoted[len(said) :])
+    return ends and _WORD.search(said) is not None
 
 
 def _asks(quoted: str) -> bool:

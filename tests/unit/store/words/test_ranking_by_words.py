@@ -185,6 +185,13 @@ def test_a_sentence_of_140_characters_takes_90_bytes_at_most() -> None:
         ('a 27" monitor of "LG"', ["lg"]),
         ("no quotes", []),
         ('"', []),
+        ('When does Ada plan to pick up "The Alchemist"?', []),
+        ('Ada read "Dune". What did she think of it?', []),
+        ('「"三体"」是谁写的？', []),
+        ('who wrote "Dune"', ["dune"]),
+        ('"Dune"?', ["dune"]),
+        ('"Dune" "Emma".', ["dune", "emma"]),
+        ('runs on "Node.js" v3.11', ["node.js"]),
     ],
 )
 def test_short_quotations_are_phrases_and_speech_is_none(query: str, phrases: list[str]) -> None:

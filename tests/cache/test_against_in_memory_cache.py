@@ -121,7 +121,7 @@ def test_every_answer_is_that_of_in_memory_cache(
         else:
             client = stack.enter_context(MongoClient(mongo_uri))
         fields = {
-            "make_cache": partial(MongoCache, client, database_name),
+            "make_cache": staticmethod(partial(MongoCache, client, database_name)),
             "is_async": kind in ("threaded", "awaiting"),
             "loop": loop,
         }

@@ -203,7 +203,7 @@ def test_every_answer_is_that_of_in_memory_store(
             f"StoreMachine_{kind}",
             (StoreMachine,),
             {
-                "make_store": partial(MongoStore, client, database_name),
+                "make_store": staticmethod(partial(MongoStore, client, database_name)),
                 "is_async": kind in ("threaded", "awaiting"),
                 "loop": loop,
             },

@@ -256,6 +256,24 @@ async def test_a_phrase_must_stand_in_a_text(kind: str, mongo_uri: str, database
         assert keys(filtered) == ["also"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rank", ["hybrid", "words"])
+async def test_words_and_phrases_of_a_whole_item_are_those_of_its_texts(
+    kind: str, mongo_uri: str, database_name: str, rank: str
+) -> None:
+    """Without `fields` what is embedded is JSON, in which a line break is an escape."""
+    index = {"rank": "words"} if rank == "words" else words(rank="hybrid")
+    async with store_of(kind, mongo_uri, database_name, index=index) as store:
+        list_of_lines = {"text": 'Shopping:\nmilk\teggs "fresh"', "path": "C:\\new\\table"}
+        await store("put", NS, "list", {"notes": list_of_lines})
+        await store("put", NS, "other", {"notes": {"text": "a bridge"}})
+        for query in ('"milk"', '"shopping: milk eggs"', '"new"', '"table"', "eggs", "fresh"):
+            found = await store("search", NS, query=query, limit=1, explain=True)
+            assert [(item.key, item.words > 0.5) for item in found] == [("list", True)], query
+        for query in ('"nmilk"', '"teggs"'):
+            assert await store("search", NS, query=query) == []
+
+
 @pytest.mark.parametrize("index", [HYBRID, WORDS], ids=["hybrid", "words"])
 @pytest.mark.parametrize(
     "query",
@@ -263,8 +281,11 @@ async def test_a_phrase_must_stand_in_a_text(kind: str, mongo_uri: str, database
         *("what is the", "🐦", '"', '"unbalanced', '""', "\x00", "\ud800", "?!", "é" * 300),
         "word " * 200_000,
         "x" * 1_000_000,
+        '"{}" bird'.format("e\u0301\u0316" * 60),
+        '"red{}"'.format("\u0301\u0316" * 500_000),
+        " ".join(f'"w{number}"' for number in range(50_000)),
     ],
-    ids=range(11),
+    ids=range(14),
 )
 def test_any_query_gets_an_answer(
     mongo_client: MongoClient, database_name: str, index: Any, query: str
@@ -272,11 +293,23 @@ def test_any_query_gets_an_answer(
     store = MongoStore(mongo_client, database_name, index=index)
     texts = ["red bird", "🐦", "", "?!", "und die Katze", "我喜欢喝咖啡", "\u0301"]
     store.batch([PutOp(NS, f"k{n}", {"text": text}) for n, text in enumerate(texts)])
+    is_phrase = query.startswith(('"e', '"w'))  # longer ones and unbalanced ones are none
     if "\ud800" in query:
         with pytest.raises(InvalidInputError):
             store.search(NS, query=query)
     else:
-        assert {*keys(store.search(NS, query=query))} == {f"k{n}" for n in range(len(texts))}
+        found = {*keys(store.search(NS, query=query))}
+        assert found == (set() if is_phrase else {f"k{n}" for n in range(len(texts))})
+
+
+def test_a_phrase_is_found_in_a_text_of_a_million_marks(
+    mongo_client: MongoClient, database_name: str
+) -> None:
+    """NFKC takes a time quadratic in the marks of one character: a quarter of an hour for these."""
+    store = MongoStore(mongo_client, database_name, index=WORDS)
+    store.put(NS, "marks", {"text": "a" + "\u0301\u0316" * 500_000 + " the end"})
+    store.put(NS, "other", {"text": "an end"})
+    assert keys(store.search(NS, query='"the"')) == ["marks"]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from mongomem.embeddings.resolve import resolve_embedder
 from mongomem.errors import ConfigurationError
 from mongomem.store.vectors.quantization import METRICS, Metric
 from mongomem.store.words.analysis import DEFAULT_LANGUAGE, Analyser, analyser_for
+from mongomem.store.words.readable import readable
 from mongomem.store.words.stored_terms import mark_of
 
 WHOLE = "$"
@@ -55,6 +56,11 @@ class EmbeddedText:
 
     path: str
     text: str
+
+    @property
+    def readable(self) -> str:
+        """The text whose words and phrases are found: JSON without its escapes."""
+        return readable(self.text)
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ def _embedded_texts(
         indexing.metric,
         texts,
         rows.reshape(len(texts), indexing.dims),
-        indexing.terms(text.text for text in texts.values()),
+        indexing.terms(text.readable for text in texts.values()),
         indexing.mark,
     )
 

@@ -340,7 +340,7 @@ def _holds_phrases(query: _Query, document: Document) -> bool:
         texts = texts_in(document, query.indexing)
     except CorruptDataError:  # its own choice of paths is damaged
         return False
-    return query.parsed is None or query.parsed.holds_phrases(text.text for text in texts)
+    return query.parsed is None or query.parsed.holds_phrases(text.readable for text in texts)
 
 
 def _scores(

@@ -1,5 +1,6 @@
 """Ranking by words: what an item is found by beside its embedding. Pure: no document, no command.
 
+readable      texts as they read: JSON without its escapes
 analysis      Analyser, which lists the words of a text; one for each language
 scripts       where a word starts and ends, in which script it is: patterns
 normal_forms  one spelling for what readers take for the same word

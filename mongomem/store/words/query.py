@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mongomem.store.words.analysis import Analyser, Word
+from mongomem.store.words.analysis import LOOKED_AT, Analyser, Word
 from mongomem.store.words.bm25 import Hashes
-from mongomem.store.words.scripts import CHARACTER, IN_BIGRAM_SCRIPT
+from mongomem.store.words.scripts import CHARACTER, IN_BIGRAM_SCRIPT, MARKS
 from mongomem.store.words.stored_terms import hash_of
 
 _QUOTED = re.compile(r"([:=\[{] ?)?(?<!\d)[\"“”„]([^\"“”„]*)[\"“”„](?:(?= ?(:)))?")
@@ -21,6 +21,7 @@ _QUOTED = re.compile(r"([:=\[{] ?)?(?<!\d)[\"“”„]([^\"“”„]*)[\"“�
 unit: 27" is a size."""
 
 _SPACE = re.compile(r"\s+")
+_MANY_MARKS = re.compile(rf"([{MARKS}]{{{LOOKED_AT}}})[{MARKS}]+")
 _WORD = re.compile(r"\w")
 _SPEECH = re.compile(r"[!?…;\n]|[.:](?!\w)|\A\W*\Z|,\s*\Z")
 """A full stop inside of a word is part of a name: "Node.js", "3.11"."""
@@ -31,11 +32,10 @@ MOST_PHRASE_WORDS = 5
 """What is longer, or is punctuated as a sentence is, quotes what somebody said: a message or a
 dialogue is often the query, and asks for no text that repeats it."""
 
+MOST_PHRASE_CHARACTERS = MOST_PHRASE_WORDS * LOOKED_AT
+
 SPACED = 0x0E00
 """Letters below this code point are of scripts that part words by spaces (Thai begins here)."""
-
-_IN_SPACED_WORD = r"[^\W\u0e00-\U0010ffff]"
-"""A letter of such a script. Other letters end its words: Chinese puts no space around "GPT"."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,12 +48,17 @@ class Phrase:
     """
 
     text: str
-    pattern: re.Pattern[str]
     hashes: Hashes
 
     def is_in(self, folded: str) -> bool:
-        """Say whether a folded text has the phrase."""
-        return self.pattern.search(folded) is not None
+        """Say whether a folded text has the phrase, where it begins and ends with a word of it."""
+        start = folded.find(self.text)
+        while start >= 0:
+            end = start + len(self.text)
+            if not (_divides(folded, start) or _divides(folded, end)):
+                return True
+            start = folded.find(self.text, start + 1)
+        return False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +104,8 @@ def fold(text: str) -> str:
     """Fold what a phrase does not tell apart: case, the width of characters, runs of space, and the
     two apostrophes.
     """
-    plain = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    bounded = _MANY_MARKS.sub(r"\1", text)
+    plain = unicodedata.normalize("NFKC", bounded).casefold().replace("’", "'")
     return _SPACE.sub(" ", plain).strip()
 
 
@@ -125,20 +131,22 @@ def _is_sentence(unquoted: str) -> bool:
 
 def _asks(quoted: str) -> bool:
     """Say whether a quotation asks for what must stand in a text, and is no speech."""
-    return not _SPEECH.search(quoted) and len(quoted.split()) <= MOST_PHRASE_WORDS
+    if len(quoted) > MOST_PHRASE_CHARACTERS or _SPEECH.search(quoted):
+        return False
+    return len(quoted.split()) <= MOST_PHRASE_WORDS
 
 
 def _phrase(quoted: str, analyser: Analyser) -> Phrase:
     text = fold(quoted)
     words = [word for word in analyser.words(quoted) if not _is_half(quoted[word.start : word.end])]
-    return Phrase(text, _pattern(text), _distinct(word.term for word in words))
+    return Phrase(text, _distinct(word.term for word in words))
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    """Match a text where it begins and ends with a word of what it stands in."""
-    before = f"(?<!{_IN_SPACED_WORD})" if _is_spaced(text[0]) else ""
-    after = f"(?!{_IN_SPACED_WORD})" if _is_spaced(text[-1]) else ""
-    return re.compile(before + re.escape(text) + after)
+def _divides(text: str, place: int) -> bool:
+    """Say whether a word goes on at a place of a text. Only words of spaced scripts do: Chinese
+    puts no space around "GPT".
+    """
+    return 0 < place < len(text) and _is_spaced(text[place - 1]) and _is_spaced(text[place])
 
 
 def _is_half(spelling: str) -> bool:

@@ -17,6 +17,7 @@ from mongomem.store.words.analysis import DEFAULT_LANGUAGE, analyser_for
 from mongomem.store.words.bm25 import K1, B, WordQuery
 from mongomem.store.words.occurrences import FEW_APPENDED, MOST_COMPARED
 from mongomem.store.words.query import parse_query
+from mongomem.store.words.readable import readable
 from mongomem.store.words.stored_terms import are_terms, encode_terms, hash_of, mark_of
 from mongomem.store.words.term_index import FEW_REMOVED, TermIndex
 
@@ -199,6 +200,23 @@ def test_short_quotations_are_phrases_and_speech_is_none(query: str, phrases: li
 
 
 @pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ('{"a": "milk\\neggs\\tfresh"}', '{"a": "milk eggs fresh"}'),
+        ('["C:\\\\new \\"red\\"", "\\u0001"]', '["C:\\new "red"", "\x01"]'),
+        ("C:\\new", "C:\\new"),
+        ("[C:\\new]", "[C:\\new]"),
+        ('{"a": "milk\\neggs"', '{"a": "milk\\neggs"'),
+        ("[" * 100_000 + '"\\n"' + "]" * 100_000, None),
+        ("", ""),
+    ],
+    ids=range(7),
+)
+def test_json_reads_without_its_escapes(text: str, reads: str | None) -> None:
+    assert readable(text) == (text if reads is None else reads)
+
+
+@pytest.mark.parametrize(
     ("quoted", "text", "holds"),
     [
         ("hot chocolate", "We drank HOT   chocolate.", True),
@@ -213,6 +231,8 @@ def test_short_quotations_are_phrases_and_speech_is_none(query: str, phrases: li
         ("を飲", "コーヒーを飲みます", True),
         ("GPT4", "我用GPT4模型", True),
         ("GPT", "我用GPT4模型", False),
+        ("art", "a party of art", True),
+        ("a" + "\u0301" * 70, "á" + "\u0301" * 90, True),
     ],
 )
 def test_a_phrase_stands_in_a_text(quoted: str, text: str, holds: bool) -> None:

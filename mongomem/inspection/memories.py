@@ -113,13 +113,14 @@ async def namespaces(
 async def _held(
     context: Context, found: Sequence[tuple[str, ...]], *, by_prefix: bool
 ) -> dict[str, tuple[int, int]]:
-    """Return the number of items and their bytes by path."""
+    """Return the number of items and their bytes by path, without what has expired."""
     if not found:
         return {}
     among = {"$in": [path_of(one) for one in found]}
     field = "prefixes" if by_prefix else "path"
+    living = context.store.expiry.condition(context.store.now())
     stages: list[Document] = [
-        {"$match": {field: among}},
+        {"$match": {field: among, **living}},
         {"$project": {field: 1, "stored": {"$bsonSize": "$$ROOT"}}},
     ]
     if by_prefix:
@@ -157,7 +158,9 @@ PAGE_BY_PATH: Sequence[Document] = (
 
 
 async def namespace_page(context: Context, after: str = "") -> NamespacePage:
-    """Add up the next items behind an `_id` by their namespaces, in the order of `_id`."""
+    """Add up the next items behind an `_id` by their namespaces, in the order of `_id`. What has
+    expired takes room until the server deletes it, and counts.
+    """
     behind: Document = {"$match": {"_id": {"$gt": after}}}
     groups = await Aggregate(context.store.items, [behind, *PAGE_BY_PATH])
     groups.sort(key=itemgetter("last"))

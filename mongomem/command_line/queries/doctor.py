@@ -10,7 +10,7 @@ from typing import Any
 from mongomem.command_line.command import Run, command
 from mongomem.command_line.database import DatabaseOptions
 from mongomem.command_line.printout import Block, progress
-from mongomem.command_line.queries.texts import bytes_text, count_text, json_line, span_text
+from mongomem.command_line.queries.texts import bytes_text, counted, json_line, span_text
 from mongomem.command_line.refusals import DONE, FAILED
 from mongomem.engine.clients import DEFAULT_DATABASE
 from mongomem.inspection.examination.findings import Finding, Findings
@@ -84,7 +84,7 @@ def _fact(value: Any) -> str:
         sizes = (value["bytes"], value["disk_bytes"], value["index_bytes"])
         stored, disk, indexes = map(bytes_text, sizes)
         return (
-            f"{count_text(value['documents'])} documents, {stored}, {disk} on disk, {indexes} of "
+            f"{counted(value['documents'], 'document')}, {stored}, {disk} on disk, {indexes} of "
             "indexes"
         )
     return "none" if value is None else json_line(value)

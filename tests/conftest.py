@@ -23,7 +23,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -31,7 +30,7 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
-from support.databases import drop, fast_directory
+from support.databases import drop, made_in_memory
 from support.openai_server import OpenAIServer
 
 if sys.version_info < (3, 11):
@@ -93,10 +92,12 @@ def mongo_uri() -> Iterator[str]:
         return
     from mongomem.local_server.server import LocalServer
 
-    with (
-        tempfile.TemporaryDirectory(dir=fast_directory(), prefix="mongomem-tests-") as data,
-        LocalServer(data) as server,
-    ):
+    # Thrown away by its supervisor, whatever ends this process: memory that is full of what dead
+    # sessions left is missing on the whole machine.
+    server = LocalServer(throw_away=True)
+    with made_in_memory():
+        server.start()
+    with server:
         yield server.uri
 
 

@@ -139,7 +139,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("backup", "upkeep", "user_data", "user_labels", "store.plans.reindex"),
         *("checkpoint.saver", "checkpoint.serde.default", "store.store", "display"),
         "checkpoint.retention.policy",
-        *("engine.client_context", "engine.commands", "schema.names"),
+        *("engine.client_context", "engine.clients", "engine.commands", "schema.names"),
     },
     "user_export": set(),
     "user": {"checkpoint", "store", "engine", "transfer", "user_data", "user_export"},

@@ -23,6 +23,7 @@ from mongomem.migration.parts import LeftOut
 from mongomem.migration.report import Count, Named
 from mongomem.store.context import Context as StoreContext
 from mongomem.transfer.given_thread import GivenThread
+from mongomem.transfer.json_parts import Part
 from mongomem.transfer.memories import (
     PAGE_SIZE,
     GivenItem,
@@ -80,12 +81,14 @@ class Import:
         file: Where the lines are.
         report: What is told of it.
         tell: Is called after each step.
+        head: The first line of the file, where that was read before.
     """
 
     memory: MongoMemory
     file: IO[bytes]
     report: ImportReport = field(default_factory=ImportReport)
     tell: Callable[[], None] = lambda: None
+    head: Part | None = None
     _items: list[GivenItem] = field(default_factory=list)
     _bytes: int = 0
 
@@ -97,7 +100,8 @@ class Import:
                 line.
         """
         try:
-            self.report.index = index_in(read_head(self.file))
+            head = read_head(self.file) if self.head is None else self.head
+            self.report.index = index_in(head)
             self._take_all(read_lines(self.file))
         except InvalidInputError:
             self._store_items()

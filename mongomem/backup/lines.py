@@ -115,7 +115,7 @@ def read_head(file: IO[bytes]) -> Part:
 
 def index_in(head: Part) -> dict[str, Any] | None:
     """Return how items were embedded, as the first line says it: model, dims, fields, metric and
-    analyser. None where it says nothing of the kind: it is told to people, and decides nothing.
+    analyser. None where it says nothing of the kind: it decides nothing of how lines are read.
     """
     try:
         index = head.member("index")

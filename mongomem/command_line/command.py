@@ -23,7 +23,7 @@ import inspect
 import logging
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import wraps
@@ -32,9 +32,16 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 import typer
 
 from mongomem.arguments import shown, without_secrets
-from mongomem.command_line.database import DatabaseOptions, check_presence, open_memory
+from mongomem.command_line.database import (
+    DatabaseOptions,
+    IndexOptions,
+    check_presence,
+    open_memory,
+)
 from mongomem.command_line.printout import Answer, print_answer, print_error, print_json
 from mongomem.command_line.refusals import DONE, Refusal, code_of, is_foreseen, line_of
+from mongomem.inspection.inspector import Inspector
+from mongomem.inspection.memories import index_form
 from mongomem.memory import MongoMemory
 
 CommandFunction: TypeAlias = Callable[..., None]
@@ -89,6 +96,31 @@ class Run:
         if not (may_be_new or may_be_empty):
             check_presence(memory)
         return memory
+
+    def open_indexed(self, index: IndexOptions, **how: Any) -> MongoMemory:
+        """Open the memory with the index that options name; see `open` and `reopen_indexed`."""
+        return self.reopen_indexed(self.open(**how, **index.options), index, **how)
+
+    def reopen_indexed(
+        self,
+        memory: MongoMemory,
+        index: IndexOptions,
+        otherwise: Mapping[str, Any] | None = None,
+        **how: Any,
+    ) -> MongoMemory:
+        """Open a memory anew with what the options do not say of its index. That is as the store
+        has it: with other fields the application could not use what is embedded here.
+
+        Args:
+            memory: What was opened with what the options say.
+            index: The options.
+            otherwise: Settings that count where the store has none.
+            **how: The arguments of `open`.
+        """
+        if index.config is None:
+            return memory
+        settings = Inspector(memory).index() or otherwise
+        return self.open(**how, index={**index_form(settings), **index.config})
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask on the terminal whether to go on.

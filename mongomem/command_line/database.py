@@ -92,7 +92,10 @@ class IndexOptions:
     )
     field: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="What is embedded. Can be repeated. [default: $]"),
+        typer.Option(
+            metavar="PATH",
+            help="What is embedded. Can be repeated. [default: as the store has it, or $]",
+        ),
     ] = None
 
     @property
@@ -117,7 +120,8 @@ class IndexOptions:
             raise Refusal(
                 "--embed and --dims name an index together, such as --embed local --dims 256"
             )
-        return {"embed": self.embed, "dims": self.dims, "fields": self.field or [WHOLE_VALUE]}
+        named: IndexConfig = {"embed": self.embed, "dims": self.dims}
+        return {**named, "fields": self.field} if self.field else named
 
 
 def open_memory(

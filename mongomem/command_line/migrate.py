@@ -99,7 +99,7 @@ def migrate(
     )
     sources = open_sources(named, run.stack)
     # One that is opened by itself remembers nothing of what was copied.
-    memory = run.open(may_be_new=True, **index.options)
+    memory = run.open_indexed(index, may_be_new=True)
     verifier = run.open(may_be_new=True).saver
     report = Report()
     run.answer = MigrationAnswer(report, is_compared=verify and not dry_run)

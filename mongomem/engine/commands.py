@@ -111,8 +111,10 @@ class Command(Generic[T]):
         return self
 
     def title(self) -> str:
-        """Return what notes on errors, and lines of slow operations, call the command."""
-        return f"{type(self).__name__} on {getattr(self, 'collection', 'the database')}"
+        """Return what notes on errors, and lines of slow operations, call the command: its kind,
+        and what it works on or by, where it needs any.
+        """
+        return type(self).__name__
 
     def __await__(self) -> Generator[Command[T], T, T]:
         reply = yield self
@@ -131,6 +133,9 @@ class DatabaseCommand(Command[T]):
     """A command that is one call of the driver."""
 
     __slots__ = ()
+
+    def title(self) -> str:
+        return f"{type(self).__name__} on {getattr(self, 'collection', 'the database')}"
 
     def issue(self, database: Any) -> Any:
         """Call the driver: the reply itself from a ``Database``, an awaitable of it from an
@@ -369,6 +374,9 @@ class ListIndexes(Command[list[Document]]):
     """Read the indexes of a collection; none where the collection does not exist."""
 
     collection: str
+
+    def title(self) -> str:
+        return f"ListIndexes on {self.collection}"
 
     def perform(self, database: Any) -> list[Document]:
         try:

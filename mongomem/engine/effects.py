@@ -17,6 +17,7 @@ import numpy as np
 from pymongo import CursorType
 from pymongo.errors import InvalidOperation
 
+from mongomem.arguments import shown
 from mongomem.engine.commands import Command, DatabaseCommand, Document, Plan
 from mongomem.engine.runners import begin, run_steps
 from mongomem.engine.workers import Background, in_worker
@@ -159,6 +160,8 @@ class CacheUse(Command[None]):
 class Embeds(Protocol):
     """The part of an embedder that a command needs; `mongomem.embeddings` has them."""
 
+    @property
+    def fingerprint(self) -> str: ...
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray[Any, Any]: ...
     def embed_query(self, text: str) -> np.ndarray[Any, Any]: ...
     async def aembed_documents(self, texts: Sequence[str]) -> np.ndarray[Any, Any]: ...
@@ -171,6 +174,9 @@ class EmbedDocuments(Command[np.ndarray[Any, Any]]):
 
     embedder: Embeds
     texts: Sequence[str]
+
+    def title(self) -> str:
+        return f"EmbedDocuments by {shown(self.embedder.fingerprint)}"
 
     def blocks(self) -> bool:
         return False
@@ -188,6 +194,9 @@ class EmbedQueries(Command[list[np.ndarray[Any, Any]]]):
 
     embedder: Embeds
     texts: Sequence[str]
+
+    def title(self) -> str:
+        return f"EmbedQueries by {shown(self.embedder.fingerprint)}"
 
     def blocks(self) -> bool:
         return False

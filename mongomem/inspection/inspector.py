@@ -148,12 +148,16 @@ class Inspector:
         """
         return self._run(channel_uses(self._context(), thread_id))
 
-    def examination(self) -> Iterator[tuple[str, Findings]]:
+    def examination(self, *, may_be_new: bool = True) -> Iterator[tuple[str, Findings]]:
         """Look for what is wrong or slow; before each look yield what it is about, and the one
         object that the findings are added to.
+
+        Args:
+            may_be_new: Whether a database without collections of mongomem is as it should be: else
+                that is a warning.
         """
         context, findings = self._context(), Findings()
-        for what, look in looks(context, findings):
+        for what, look in looks(context, findings, may_be_new=may_be_new):
             yield what, findings
             self._run(look())
 

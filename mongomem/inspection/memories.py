@@ -17,11 +17,15 @@ from mongomem.store.documents.ops import list_op
 from mongomem.store.documents.stored_item import ExplainedItem
 from mongomem.store.plans import batch
 from mongomem.store.plans.setup import stored_config
+from mongomem.store.words.analysis import DEFAULT_LANGUAGE
 
 PAGE_ITEMS = 20_000
 
 LOCAL_MODELS: Mapping[str, str] = {"local:minilm": "local:minilm", "local:wordllama": "local"}
 """How the settings begin to call the local models, and how an index configuration does."""
+
+DEFAULTS: Mapping[str, Any] = {"metric": "cosine", "language": DEFAULT_LANGUAGE}
+"""What an index configuration is where it does not say it."""
 
 NO_MODEL = "none"
 """What the settings call what embeds nothing."""
@@ -113,13 +117,14 @@ async def namespaces(
 async def _held(
     context: Context, found: Sequence[tuple[str, ...]], *, by_prefix: bool
 ) -> dict[str, tuple[int, int]]:
-    """Return the number of items and their bytes by path."""
+    """Return the number of items and their bytes by path, without what has expired."""
     if not found:
         return {}
     among = {"$in": [path_of(one) for one in found]}
     field = "prefixes" if by_prefix else "path"
+    living = context.store.expiry.condition(context.store.now())
     stages: list[Document] = [
-        {"$match": {field: among}},
+        {"$match": {field: among, **living}},
         {"$project": {field: 1, "stored": {"$bsonSize": "$$ROOT"}}},
     ]
     if by_prefix:
@@ -157,7 +162,9 @@ PAGE_BY_PATH: Sequence[Document] = (
 
 
 async def namespace_page(context: Context, after: str = "") -> NamespacePage:
-    """Add up the next items behind an `_id` by their namespaces, in the order of `_id`."""
+    """Add up the next items behind an `_id` by their namespaces, in the order of `_id`. What has
+    expired takes room until the server deletes it, and counts.
+    """
     behind: Document = {"$match": {"_id": {"$gt": after}}}
     groups = await Aggregate(context.store.items, [behind, *PAGE_BY_PATH])
     groups.sort(key=itemgetter("last"))
@@ -181,13 +188,35 @@ def index_config(settings: Document | None) -> dict[str, Any] | None:
     """
     if settings is None:
         return None
-    model, analyser = str(settings.get("model")), settings.get("analyser")
-    words = {"language": str(analyser).partition("-")[0]} if analyser else {"rank": "vector"}
-    told = {"fields": settings.get("fields"), **words}
+    model, form = str(settings.get("model")), index_form(settings)
+    words = {} if settings.get("analyser") else {"rank": "vector"}
     if model == NO_MODEL:
-        return {**told, "rank": "words"}
+        form.pop("metric", None)
+        return {**form, "rank": "words"}
     embed = embedder_called(model)
-    return embed and {**told, **embed, "dims": settings["dims"], "metric": settings["metric"]}
+    return embed and {**form, **words, **embed, "dims": settings["dims"]}
+
+
+def index_form(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what settings tell of an index configuration beside what embeds, as far as they tell
+    it: fields, metric and language.
+    """
+    if settings is None:
+        return {}
+    analyser = settings.get("analyser")
+    language = str(analyser).partition("-")[0] if analyser else None
+    told = {"fields": settings.get("fields"), "metric": settings.get("metric")}
+    return {
+        name: value for name, value in {**told, "language": language}.items() if value is not None
+    }
+
+
+def is_by_default(settings: Mapping[str, Any] | None) -> bool:
+    """Say whether the metric and the language that settings tell are those of an index
+    configuration that says neither.
+    """
+    form = {**DEFAULTS, **index_form(settings)}
+    return all(form[name] == value for name, value in DEFAULTS.items())
 
 
 def embedder_called(model: str) -> dict[str, Any] | None:

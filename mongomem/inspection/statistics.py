@@ -1,5 +1,7 @@
 """What a database holds: totals, and the largest threads, channels and namespaces.
 
+What has expired takes room, and counts, until the server deletes it.
+
 `Statistics` grows page by page, so that it can be shown while it does, and is right as far as it
 came wherever it is cut short. It holds the largest, and no more of the others than their sums.
 """

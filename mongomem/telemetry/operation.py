@@ -41,7 +41,7 @@ class Operation:
         sent_bytes, received_bytes: Sizes of the documents in these and in their replies. Counted
             only where a span records them.
         hits, misses: How much of what was looked for was remembered.
-        slowest: The command that took longest.
+        slowest: The command that took longest, a round trip or not.
         slowest_seconds: How long that took.
         error: What it raised.
     """
@@ -57,7 +57,7 @@ class Operation:
     received_bytes: int = 0
     hits: int = 0
     misses: int = 0
-    slowest: str | None = None
+    slowest: Command[Any] | None = None
     slowest_seconds: float = 0.0
     error: BaseException | None = None
 
@@ -98,7 +98,7 @@ class Operation:
             if self.span is not None and self.span.is_recorded:
                 self.sent_bytes += size_of(command)
         if self.slowest is None or seconds > self.slowest_seconds:
-            self.slowest, self.slowest_seconds = command.title(), seconds
+            self.slowest, self.slowest_seconds = command, seconds
 
     def note_reply(self, reply: object) -> None:
         """Count the documents of a reply."""

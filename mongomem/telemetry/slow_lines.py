@@ -20,9 +20,10 @@ def tell_if_slow(operation: Operation, slow_ms: float) -> None:
 
 def _told(operation: Operation, taken: float) -> str:
     parts = [f"{operation.memory}.{operation.name}{_about(operation)} took {taken:.1f} ms"]
-    parts.append(f"{operation.round_trips} round trips")
+    parts.append(f"{operation.round_trips} round trip{'s' * (operation.round_trips != 1)}")
     if operation.slowest is not None:
-        parts.append(f"the slowest {operation.slowest} {operation.slowest_seconds * 1000:.1f} ms")
+        slowest, longest = operation.slowest.title(), operation.slowest_seconds * 1000
+        parts.append(f"the slowest command {slowest} {longest:.1f} ms")
     if operation.error is not None:
         parts.append(f"raised {type(operation.error).__name__}")
     return ", ".join(parts)

@@ -141,7 +141,7 @@ class UserSize:
         user_key: The metadata key of a thread that names its user.
         namespace: What holds the memories of the user.
         threads: The ids of the threads.
-        memories: How many memories.
+        memories: How many memories, with those that have expired and are not yet deleted.
         undecided: The ids of threads that do not say whose they are.
     """
 
@@ -175,7 +175,7 @@ def size_of_user(memory: MongoMemory, user_id: str) -> UserSize:
 
 
 async def items_below(context: StoreContext, namespace: Namespace) -> int:
-    """Count the items below a namespace."""
+    """Count the items below a namespace, with those that have expired and are not yet deleted."""
     stages: list[Document] = [{"$match": {"_id": id_range(namespace)}}, {"$count": "items"}]
     return sum(one["items"] for one in await Aggregate(context.items, stages, hint=BY_ID))
 

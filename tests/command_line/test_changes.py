@@ -16,7 +16,7 @@ import pytest
 from langgraph.checkpoint.base.id import uuid6
 from pymongo import MongoClient
 
-from mongomem import LocalServer, MongoMemory, MongoSaver, Retention
+from mongomem import LocalServer, MongoMemory, MongoSaver, MongoStore, Retention
 from mongomem.schema.migrations import Migration
 from support.backups import filled, items_of, threads_of
 from support.command_line import (
@@ -436,6 +436,84 @@ def test_export_and_import(
     first, hint = out.splitlines()
     assert (code, first) == (0, "exported 0 threads with 0 checkpoints, 0 items")
     assert hint.startswith("nothing is there of what is named: ")
+
+
+OPTIONS: Any = {
+    "fields": {"fields": ["text"]},
+    "metric": {"fields": ["text", "n"], "metric": "dot"},
+    "language": {"language": "german"},
+    "vectors alone": {"rank": "vector"},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_what_is_embedded_by_options_can_be_used_by_the_application(
+    options: str,
+    mongo_client: MongoClient,
+    mongo_uri: str,
+    database_name: str,
+    target: str,
+    here: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The options say the model alone; all else is as the application has it."""
+    index: Any = {"embed": "local", "dims": 64, **OPTIONS[options]}
+    source = MongoMemory(mongo_client, database_name, index=index)
+    source.store.put(("ada",), "home", {"text": "I live in Lisbon."})
+    file, there = str(tmp_path / "all.jsonl"), ["--uri", mongo_uri, "--db", target]
+    embed = ["--embed", "local", "--dims"]
+    commands = [
+        ["export", *here, file],
+        ["import", *there, file, *embed, "64"],
+        ["setup", *there, *embed, "64"],
+        ["memories", *there, "--query", "Lisbon", *embed, "64"],
+    ]
+    for words in commands:
+        assert lines_of(capsys, tmp_path, *words)[0] == 0, words
+    found = MongoStore(mongo_client, target, index=index).search(("ada",), query="Lisbon")
+    assert found[0].score is not None
+    assert lines_of(capsys, tmp_path, "reindex", *there, *embed, "128")[0] == 0
+    other = MongoStore(mongo_client, target, index={**index, "dims": 128})
+    assert other.search(("ada",), query="Lisbon")[0].score is not None
+
+
+@pytest.mark.parametrize("options", ["metric", "language"])
+def test_no_options_are_named_for_an_index_that_they_cannot_say(
+    options: str,
+    mongo_client: MongoClient,
+    mongo_uri: str,
+    database_name: str,
+    target: str,
+    here: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    index: Any = {"embed": "local", "dims": 64, **OPTIONS[options]}
+    source = MongoMemory(mongo_client, database_name, index=index)
+    source.store.put(("ada",), "home", {"text": "I live in Lisbon."})
+    file = str(tmp_path / "all.jsonl")
+    lines_of(capsys, tmp_path, "export", *here, file)
+    _, out, _ = lines_of(capsys, tmp_path, "import", "--uri", mongo_uri, "--db", target, file)
+    assert out.splitlines()[-1] == "mongomem reindex with --memory makes the vectors"
+
+
+def test_fields_that_are_named_count(
+    mongo_client: MongoClient,
+    database_name: str,
+    here: list[str],
+    memory: MongoMemory,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    embed = ["--embed", "local", "--dims", "64"]
+    for fields in (["text"], ["n", "text"]):
+        said = [word for one in fields for word in ("--field", one)]
+        assert lines_of(capsys, tmp_path, "reindex", *here, *embed, *said)[0] == 0
+        settings = mongo_client[database_name]["mongomem_store_settings"]
+        found = settings.find_one({"_id": "index"})
+        assert found is not None
+        assert found["fields"] == fields
 
 
 def test_an_import_tells_of_vectors_that_are_lost(

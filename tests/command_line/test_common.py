@@ -84,7 +84,7 @@ def test_no_server_is_one_line(
 
 
 def test_warnings_of_the_driver_are_one_line(mongo_uri: str, database_name: str) -> None:
-    asked = ["doctor", "--uri", f"{mongo_uri}&noSuchOption=1", "--db", database_name]
+    asked = ["setup", "--uri", f"{mongo_uri}&noSuchOption=1", "--db", database_name]
     ran = mongomem(*asked)
     assert (ran.returncode, len(ran.stderr.splitlines())) == (0, 1)
     assert ran.stderr.startswith("mongomem: Unknown option")

@@ -23,7 +23,7 @@ from mongomem.inspection.examination.findings import Findings
 from mongomem.inspection.examination.server import _see_clock, _see_topology, _see_version
 from mongomem.inspection.inspector import Inspector
 from support.command_line import lines_of, mongomem, printed_json
-from support.databases import drop
+from support.databases import drop, with_database
 from support.migrations import chat, config_of, fill
 
 INDEX: Any = {"embed": "local", "dims": 256}
@@ -65,11 +65,53 @@ def examined(memory: MongoMemory) -> dict[str, Any]:
     return found
 
 
-def test_an_empty_database(mongo_uri: str, database_name: str) -> None:
-    ran = mongomem("doctor", "--db", database_name, MONGODB_URI=mongo_uri)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert f"note: the database {database_name!r} has no collections that begin with" in ran.stdout
-    assert ran.stdout.endswith("\nnothing needs to be done\n")
+APPLICATION = """
+from mongomem import MongoMemory
+
+def memory():
+    with MongoMemory.connect({uri!r}, db_name={name!r}) as memory:
+        yield memory
+"""
+
+
+def test_a_new_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody named it, or the application did: nothing is stored yet."""
+    with LocalServer(throw_away=True) as server:
+        (tmp_path / "app.py").write_text(APPLICATION.format(uri=server.uri, name="new"), "utf-8")
+        seen = [
+            lines_of(capsys, tmp_path, "doctor", *named)
+            for named in (["--uri", server.uri], ["--memory", "app:memory"])
+        ]
+    for name, (code, out, error) in zip(("mongomem", "new"), seen, strict=True):
+        assert (code, error) == (0, "")
+        assert f"note: the database {name!r} has no collections that begin with" in out
+        assert out.endswith("\nnothing needs to be done\n")
+
+
+@pytest.mark.parametrize("of_uri", [False, True])
+def test_a_name_under_which_nothing_is_stored(
+    of_uri: bool, mongo_uri: str, database_name: str
+) -> None:
+    uri = with_database(mongo_uri, database_name) if of_uri else mongo_uri
+    named = [] if of_uri else ["--db", database_name]
+    ran = mongomem("doctor", *named, MONGODB_URI=uri)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert f"warning: the database {database_name!r} has no collections that beg" in ran.stdout
+    assert "nothing needs to be done" not in ran.stdout
+
+
+@pytest.mark.parametrize("prefix", [None, "their_"])
+def test_a_prefix_under_which_nothing_is_stored(
+    prefix: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = [] if prefix is None else ["--prefix", prefix]
+    with LocalServer(throw_away=True) as server:
+        if prefix is None:
+            with MongoMemory.connect(server.uri, collection_prefix="our_") as memory:
+                memory.setup()
+        code, out, error = lines_of(capsys, tmp_path, "doctor", "--uri", server.uri, *named)
+    assert (code, error) == (1, "")
+    assert "\nwarning: the database 'mongomem' has no collections that begin with" in out
 
 
 def test_a_full_database(memory: MongoMemory, mongo_uri: str, database_name: str) -> None:

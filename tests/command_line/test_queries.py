@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,7 +17,8 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pymongo import MongoClient
 
-from mongomem import LocalServer, MongoMemory, MongoSaver
+from mongomem import LocalServer, MongoMemory, MongoSaver, MongoStore
+from mongomem.engine.clock import utc_now
 from support.command_line import (
     assert_quiet_without_reader,
     command,
@@ -300,6 +302,28 @@ def test_memories_of_a_user_whose_id_holds_dots(
         "no threads that have user_id 'a.b' in their metadata and contain what --filter says "
         "behind 2020-01-01"
     )
+
+
+@pytest.mark.parametrize("depth", [[], ["--max-depth", "1"]])
+def test_what_has_expired_is_in_no_namespace(
+    depth: list[str],
+    mongo_client: MongoClient,
+    mongo_uri: str,
+    database_name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A local server that stopped before its TTL monitor came round has them yet."""
+    store = MongoStore(mongo_client, database_name, clock=lambda: utc_now() - timedelta(hours=2))
+    store.setup()
+    mongo_client[database_name]["mongomem_store_items"].drop_index("by_expiry")
+    store.put(("ada", "notes"), "over", {"n": 1}, ttl=1)
+    store.put(("ada", "notes"), "there", {"n": 2})
+    store.put(("ben", "notes"), "over", {"n": 3}, ttl=1)
+    end = ["--uri", mongo_uri, "--db", database_name, "--json"]
+    (held,) = told(ran_here(capsys, tmp_path, "namespaces", *depth, *end))["namespaces"]
+    (item,) = told(ran_here(capsys, tmp_path, "memories", *end))["items"]
+    assert (item["key"], held["namespace"][0], held["items"]) == ("there", "ada", 1)
 
 
 def test_stats(ask: Asked, mongo_client: MongoClient, filled: str) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pymongo import MongoClient
 from pymongo.uri_parser import parse_uri
 
@@ -14,14 +18,22 @@ ROOM = 4 * 2**30
 """Two workers take about half of it at most; a machine that offers it has twice as much memory."""
 
 
-def fast_directory() -> Path | None:
-    """Name a directory that is in memory, if there is one with room: a test with a new database
+@contextmanager
+def made_in_memory() -> Iterator[None]:
+    """Let temporary directories be made in memory, if there is room: a test with a new database
     waits above all for the files of its indexes, where they are on a disk.
     """
+    with pytest.MonkeyPatch.context() as changed:
+        if _has_room():
+            changed.setattr(tempfile, "tempdir", str(MEMORY))
+        yield
+
+
+def _has_room() -> bool:
     try:
-        return MEMORY if shutil.disk_usage(MEMORY).free >= ROOM else None
+        return shutil.disk_usage(MEMORY).free >= ROOM
     except OSError:
-        return None
+        return False
 
 
 def drop(client: MongoClient[Any], name: str) -> None:

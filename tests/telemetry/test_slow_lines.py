@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from pymongo import MongoClient
 
 from mongomem import ConfigurationError, MongoCache, MongoMemory, MongoSaver, MongoStore
+from mongomem.engine.commands import ListIndexes, RunCommand
+from mongomem.engine.effects import DescribeConcerns, Sleep
 from mongomem.errors import UnstorableValueError
 from mongomem.telemetry import operation
 from support.savers import KINDS, Calls, client_of
@@ -22,10 +25,11 @@ NEVER = 10**9
 
 
 @pytest.fixture(autouse=True)
-def seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def seconds(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Let a second pass between any two looks at the clock, so that times are known."""
     clock = count()
     monkeypatch.setattr(operation, "monotonic", lambda: float(next(clock)))
+    return clock
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -49,17 +53,49 @@ async def test_a_slow_operation_is_one_line(
     first, second, third = lines(caplog)
     assert re.fullmatch(
         r"saver\.get_tuple of thread 't-1' took \d+\.0 ms, \d+ round trips, "
-        r"the slowest \w+ on mongomem_\w+ 1000\.0 ms",
+        r"the slowest command \w+ on mongomem_\w+ 1000\.0 ms",
         first,
     )
     assert second == (
-        "store.get of namespace ('ada', 'memories') took 3000.0 ms, 1 round trips, "
-        "the slowest Find on mongomem_store_items 1000.0 ms"
+        "store.get of namespace ('ada', 'memories') took 3000.0 ms, 1 round trip, "
+        "the slowest command Find on mongomem_store_items 1000.0 ms"
     )
     assert third == (
-        "cache.get of namespace ('ns',) took 3000.0 ms, 1 round trips, "
-        "the slowest Find on mongomem_cache_entries 1000.0 ms"
+        "cache.get of namespace ('ns',) took 3000.0 ms, 1 round trip, "
+        "the slowest command Find on mongomem_cache_entries 1000.0 ms"
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_embedding_is_no_round_trip_and_names_its_model(
+    kind: str,
+    seconds: Iterator[int],
+    mongo_uri: str,
+    database_name: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def slow(texts: Sequence[str]) -> list[list[float]]:
+        for _ in range(1000):
+            next(seconds)
+        return [[1.0, 0.0] for _ in texts]
+
+    model = "ours at mongodb://user:secret@host"
+    index: Any = {"embed": slow, "dims": 2, "model": model}
+    async with client_of(kind, mongo_uri) as client:
+        store = Calls(MongoStore(client, database_name, index=index, slow_ms=1), kind)
+        await store("put", ("ada",), "k", {"text": "a dog"})
+        await store("search", ("ada",), query="animal")
+    named = "by 'ours at mongodb://***@host'"
+    put, search = lines(caplog)
+    assert f" the slowest command EmbedDocuments {named} 1001000.0 ms" in put
+    assert f" the slowest command EmbedQueries {named} 1001000.0 ms" in search
+
+
+def test_a_command_names_what_it_needs() -> None:
+    assert [one.title() for one in (Sleep(1), DescribeConcerns(), RunCommand({"ping": 1}))] == [
+        *("Sleep", "DescribeConcerns", "RunCommand on the database"),
+    ]
+    assert ListIndexes("t").title() == "ListIndexes on t"
 
 
 def test_from_the_threshold_on(

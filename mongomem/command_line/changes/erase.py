@@ -45,7 +45,10 @@ def erase(
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Delete every thread and every memory of a user."""
+    """Delete every thread and every memory of a user.
+
+    With those that have expired, and that the server has not deleted yet.
+    """
     memory = run.open(**_options(user, user_key, namespace))
     size = size_of_user(memory, user)
     answer = run.answer = EraseAnswer(size, dry_run, has_options=run.database.memory is None)

@@ -14,6 +14,7 @@ import typer
 
 from mongomem.arguments import shown
 from mongomem.backup.imports import Import, ImportReport
+from mongomem.backup.lines import index_in, read_head
 from mongomem.command_line.changes.export import PIPE
 from mongomem.command_line.changes.questions import left_out_lines
 from mongomem.command_line.command import Run, command
@@ -23,7 +24,7 @@ from mongomem.command_line.queries.texts import counted
 from mongomem.command_line.refusals import DONE, FAILED, GOES_ON, Failure, Refusal
 from mongomem.errors import InvalidInputError
 from mongomem.inspection.inspector import Inspector
-from mongomem.inspection.memories import index_config
+from mongomem.inspection.memories import index_config, is_by_default
 from mongomem.memory import MongoMemory
 from mongomem.migration.report import Count
 
@@ -37,6 +38,9 @@ def import_(
 ) -> None:
     """Store the threads and items that an export has written.
 
+    With --embed they are embedded; what is not said of the index is as the store has it, or else as
+    it was where the export was made.
+
     What is there already is skipped, and nothing is removed. Nothing may run on the threads
     meanwhile.
     """
@@ -44,14 +48,16 @@ def import_(
     memory = run.open(may_be_new=True, **index.options)
     answer = ImportAnswer()
     try:
-        _store(run, memory, opened, answer)
+        head = read_head(opened)
+        memory = run.reopen_indexed(memory, index, index_in(head), may_be_new=True)
+        _store(run, Import(memory, opened, answer.report, head=head), answer)
     except InvalidInputError as error:
         raise Failure(f"{shown(file)}: {error}") from error
     run.answer = answer
     answer.lacks_vectors = bool(answer.report.items.copied) and _lacks_vectors(memory)
 
 
-def _store(run: Run, memory: MongoMemory, file: IO[bytes], answer: ImportAnswer) -> None:
+def _store(run: Run, work: Import, answer: ImportAnswer) -> None:
     """Store what a file has. The answer is that of the command once something was read."""
     with progress(lambda: _progress_line(answer.report)) as tell:
 
@@ -59,7 +65,8 @@ def _store(run: Run, memory: MongoMemory, file: IO[bytes], answer: ImportAnswer)
             run.answer = answer
             tell()
 
-        Import(memory, file, answer.report, told).make()
+        work.tell = told
+        work.make()
 
 
 def _lacks_vectors(memory: MongoMemory) -> bool:
@@ -125,8 +132,10 @@ class ImportAnswer:
 def _reindex(index: dict[str, Any] | None) -> str:
     """Return the command that embeds items as they were, as far as that can be said."""
     told = index_config(index) or {}
+    if not is_by_default(index):  # which no option says
+        return "mongomem reindex with --memory"
     if "embed" not in told:
-        return "mongomem reindex with --memory, or with --embed and --dims,"
+        return "mongomem reindex with --memory, or with --embed, --dims and --field,"
     paths = [] if told["fields"] == [WHOLE_VALUE] else told["fields"]
     fields = [word for path in paths for word in ("--field", path)]
     words = ["--embed", told["embed"], "--dims", str(told["dims"]), *fields]

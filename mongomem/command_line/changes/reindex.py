@@ -34,7 +34,7 @@ def reindex(
 ) -> None:
     """Make the vectors of every item by an index configuration.
 
-    Without --embed it is the one that the store has.
+    Without --embed it is the one that the store has; with it, what is not said stays as it is.
     """
     memory = _opened(run, index)
     answer = ReindexAnswer()
@@ -51,14 +51,15 @@ def _opened(run: Run, index: IndexOptions) -> MongoMemory:
     Raises:
         Refusal: Nothing says what embeds.
     """
-    memory = run.open(**index.options)
+    memory = run.open_indexed(index)
     if memory.store.index_config is not None:
         return memory
     told = index_config(Inspector(memory).index())
     if told is None or run.database.memory:
         raise Refusal(
             "say what embeds by --embed and --dims, such as --embed openai:text-embedding-3-small "
-            "--dims 1536, or by --memory the application's own MongoMemory with its index"
+            "--dims 1536, with a --field for each of the application's fields, or by --memory the "
+            "application's own MongoMemory with its index"
         )
     return run.open(index=told)
 

@@ -40,11 +40,11 @@ def setup(
 
     Says what was done. What is there already stays, so the command can be repeated.
     """
-    options = index.options
+    options = {}
     if thread_ttl is not None:
         never = thread_ttl == NEVER
         options["thread_ttl"] = None if never else duration_of("--thread-ttl", thread_ttl)
-    memory = run.open(may_be_new=True, **options)
+    memory = run.open_indexed(index, may_be_new=True, **options)
     _ask(run, memory, options.get("thread_ttl"), yes=yes)
     run.answer = SetupAnswer(prepare(memory))
 

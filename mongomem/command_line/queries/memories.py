@@ -87,7 +87,7 @@ def memories(
 def _searching(run: Run, index: IndexOptions) -> MongoMemory:
     """Open the store with the index that is named, or else the one that its settings tell."""
     if index.config is not None:
-        return run.open(index=index.config)
+        return run.open_indexed(index)
     memory = run.open()
     if memory.store.index_config is not None:
         return memory
@@ -98,7 +98,8 @@ def _searching(run: Run, index: IndexOptions) -> MongoMemory:
     if stored is None:
         raise Refusal(
             "--query needs an index, and none of the items of this store is embedded: mongomem "
-            "reindex --embed local --dims 256 embeds them"
+            "reindex --embed local --dims 256 embeds them, with a --field for each of the "
+            "application's fields"
         )
     raise Refusal(
         f"--query needs what embeds: the items were embedded by {stored.get('model')}, with "

@@ -36,8 +36,9 @@ def stats(
     """Add up what takes the room.
 
     Per collection, thread, channel and namespace. Stored bytes are those of the documents; state is
-    what the checkpoints would take if each kept all of its values for itself. Reads everything
-    once, page by page, on the server; Ctrl-C shows what was added up so far.
+    what the checkpoints would take if each kept all of its values for itself. What has expired
+    counts until the server deletes it. Reads everything once, page by page, on the server; Ctrl-C
+    shows what was added up so far.
     """
     inspector = Inspector(run.open())
     if thread is not None:

@@ -37,8 +37,8 @@ OWN_OPTIONS = ("capped", "timeseries", "viewOn", "validator", "collation")
 """Options of collections that change what a query means, or which documents are taken."""
 
 
-async def examine_collections(context: Context, findings: Findings) -> None:
-    """Look at the collections."""
+async def examine_collections(context: Context, findings: Findings, *, may_be_new: bool) -> None:
+    """Look at the collections. That there is none is a warning, unless the database may be new."""
     there = await _see_sizes(context, findings)
     if there:
         await _see_indexes(context, findings, there)
@@ -46,7 +46,7 @@ async def examine_collections(context: Context, findings: Findings) -> None:
         await _see_owners(context, findings, there)
         await _see_schema(context, findings)
     else:
-        await _say_empty(context, findings)
+        await _say_empty(context, findings, may_be_new=may_be_new)
 
 
 async def _see_sizes(context: Context, findings: Findings) -> list[str]:
@@ -61,13 +61,15 @@ async def _see_sizes(context: Context, findings: Findings) -> list[str]:
     return [*there]
 
 
-async def _say_empty(context: Context, findings: Findings) -> None:
+async def _say_empty(context: Context, findings: Findings, *, may_be_new: bool) -> None:
     found = await presence(context.prefix)
-    findings.note(
+    tell = findings.note if may_be_new else findings.warning
+    tell(
         "empty",
         f"the database {found.database!r} has no collections that begin with {context.prefix!r}"
         f"{', but of other prefixes' if found.other_prefixes else ''}",
-        "the first write makes them; --db names another database, --prefix another prefix",
+        "--db names another database, --prefix another prefix; mongomem setup, or the first write, "
+        "makes the collections",
         found.other_prefixes,
     )
 

@@ -16,9 +16,9 @@ from mongomem.inspection.examination.weights import examine_weights
 Look = Callable[[], Plan[object]]
 
 
-def looks(context: Context, findings: Findings) -> Iterator[tuple[str, Look]]:
+def looks(context: Context, findings: Findings, *, may_be_new: bool) -> Iterator[tuple[str, Look]]:
     """Yield what is looked at, each with the plan that adds what it sees to the findings."""
     yield "the server", partial(examine_server, context, findings)
-    yield "the collections", partial(examine_collections, context, findings)
+    yield "the collections", partial(examine_collections, context, findings, may_be_new=may_be_new)
     yield "threads and items", partial(examine_weights, context, findings)
     yield "samples of documents", partial(examine_samples, context, findings)

@@ -37,8 +37,8 @@ def import_(
 ) -> None:
     """Store the threads and items that an export has written.
 
-    What is there already is skipped, and nothing is removed. Nothing may run on the threads
-    meanwhile.
+    What is there already is skipped, and nothing is removed. The application may go on meanwhile: a
+    thread that it uses stays readable, and goes on from its own checkpoints.
     """
     opened = _opened(file, run.stack)
     memory = run.open(may_be_new=True, **index.options)

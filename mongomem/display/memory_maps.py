@@ -80,7 +80,8 @@ def memory_map(
     color_by: str | None = None,
     limit: int = 300,
 ) -> MemoryMap:
-    """Draw the memories below a prefix as points, by the vectors that are stored with them.
+    """Draw the memories below a prefix as points, by the vectors that are stored with them. Items
+    without vectors are not on the map.
 
     Args:
         store: A store with an index configuration.

@@ -41,6 +41,7 @@ class SetupState:
             monotonic clock. Another process may have begun a reindex since.
         index_missing_at: When an index that a read named did not exist, likewise. The user sets up
             and has not done so, or somebody dropped it.
+        told_of_index: Whether a store without an index has looked for one that others use.
         atlas: Whether Atlas Vector Search answers; None: not asked yet.
         server_time: The server's time of day when it was last asked for, in seconds since 1970.
         server_time_at: When that was.
@@ -52,6 +53,7 @@ class SetupState:
     set_up: bool = False
     config_checked_at: float | None = None
     index_missing_at: float | None = None
+    told_of_index: bool = False
     atlas: bool | None = None
     server_time: int = 0
     server_time_at: float | None = None

@@ -175,7 +175,12 @@ async def test_streamed_steps_and_a_fork(client: LangGraphClient) -> None:
     events = [
         event
         async for event in client.runs.stream(
-            thread_id, "chat", input=said("tea"), config=of("cid"), stream_mode="updates"
+            thread_id,
+            "chat",
+            input=said("tea"),
+            config=of("cid"),
+            stream_mode="updates",
+            after_seconds=1,  # what a run sends before its stream is subscribed to is lost
         )
     ]
     assert [[*event.data] for event in events if event.event == "updates"] == [

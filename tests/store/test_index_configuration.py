@@ -261,6 +261,39 @@ def test_one_who_says_the_name_is_believed_and_warned(caplog: pytest.LogCaptureF
     assert "reindex(force=True)" in caplog.text
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("call", ["put", "search"])
+async def test_a_store_that_forgot_its_index_says_so_once(
+    mongo_uri: str, database_name: str, kind: str, call: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = {"put": (NS, "k00", {"text": "fish"}), "search": (NS,)}
+    more = {"query": "word1"} if call == "search" else {}
+    async with client_of(kind, mongo_uri) as client:
+        plain = store_on(client, kind, database_name)
+        await plain(call, *calls[call], **more)  # nobody has an index yet
+        await store_on(client, kind, database_name, index=index())("batch", puts(3))
+        caplog.clear()
+        forgetful = store_on(client, kind, database_name)
+        await forgetful("put", NS, "apart", {"text": "fish"}, index=False)
+        await forgetful("search", NS)
+        await forgetful("delete", NS, "k02")
+        assert caplog.records == []
+        for _ in range(2):
+            await forgetful(call, *calls[call], **more)
+    (told,) = caplog.records
+    assert (told.name, told.levelname) == ("mongomem", "WARNING")
+    assert f"{ITEMS} is indexed with model " in told.message
+    assert f"dims {DIMS}, fields ['text']" in told.message
+
+
+def test_an_index_without_vectors_is_said_to_remove_those_that_are_there() -> None:
+    client = mongomock.MongoClient()
+    MongoStore(client, "db", index=index()).batch(puts(3))
+    by_words = MongoStore(client, "db", index={"rank": "words", "fields": ["text"]})
+    with pytest.raises(IndexMismatchError, match=r"store\.reindex\(\) to remove them\."):
+        by_words.put(NS, "k", {"text": "fish"})
+
+
 def test_comparing_costs_one_text_in_a_process() -> None:
     client = mongomock.MongoClient()
     MongoStore(client, "db", index=index(CountingEmbedder(DIMS))).batch(puts(30))

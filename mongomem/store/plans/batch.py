@@ -19,14 +19,13 @@ from langgraph.store.base import GetOp, Item, ListNamespacesOp, Op, Result, Sear
 
 from mongomem.engine.effects import EmbedQueries
 from mongomem.store.context import Context
-from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.namespace import Namespace
 from mongomem.store.documents.ops import GroupedOps, Search, checked_search, group_ops, join_writes
 from mongomem.store.plans import read
 from mongomem.store.plans.plain_search import plain_search
 from mongomem.store.plans.put import write
 from mongomem.store.plans.semantic_search import FoundItem, semantic_search
-from mongomem.store.plans.setup import ensure_config, ensure_setup
+from mongomem.store.plans.setup import ensure_config, ensure_setup, warn_of_unused_index
 from mongomem.store.vectors.quantization import Vector
 
 
@@ -90,8 +89,7 @@ async def _found(
     context: Context, searches: Mapping[int, Search], now: datetime
 ) -> dict[int, list[FoundItem]]:
     """Search one after the other, with the queries of all embedded before."""
-    indexing = context.indexing
-    vectors = await _embedded_queries(indexing, searches.values()) if indexing else {}
+    vectors = await _embedded_queries(context, searches.values())
     return {
         place: await _found_by_one(context, search, vectors.get(search.query), now)
         for place, search in searches.items()
@@ -108,11 +106,17 @@ async def _found_by_one(
 
 
 async def _embedded_queries(
-    indexing: IndexSettings, searches: Iterable[Search]
+    context: Context, searches: Iterable[Search]
 ) -> dict[str | None, Vector]:
-    """Embed the queries of searches, equal ones once; not those of searches with a limit of 0."""
+    """Embed the queries of searches, equal ones once; not those of searches with a limit of 0, and
+    none where the store has no index.
+    """
     texts = {search.query for search in searches if search.query and search.limit}
-    vectors = await EmbedQueries(indexing.embedder, list(texts)) if texts else ()
+    if texts and context.indexing is None:
+        await warn_of_unused_index(context)
+    if not texts or context.indexing is None:
+        return {}
+    vectors = await EmbedQueries(context.indexing.embedder, list(texts))
     return dict(zip(texts, vectors, strict=True))
 
 

@@ -34,7 +34,7 @@ from mongomem.store.documents.namespace import (
 from mongomem.store.documents.ops import Deletion, GroupedOps, check_namespace
 from mongomem.store.plans.model_check import check_model, warn_of_blank_paths
 from mongomem.store.plans.read import find_named
-from mongomem.store.plans.setup import ensure_config
+from mongomem.store.plans.setup import ensure_config, warn_of_unused_index
 from mongomem.store.vectors.quantization import Vector
 from mongomem.store.words.analysis import WORK_PER_CHARACTER
 
@@ -232,6 +232,8 @@ async def _embed_puts(
     names for it, digests and fingerprints are made again by these.
     """
     indexing = context.indexing
+    if indexing is None and any(put.index_fields is not False for put in puts.values()):
+        await warn_of_unused_index(context)
     if indexing is None or not puts:
         return {}
     texts = {item: put.texts for item, put in puts.items()}

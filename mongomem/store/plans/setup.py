@@ -8,6 +8,10 @@ texts, so that an embedder that fails does so on them.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from mongomem.arguments import shown
 from mongomem.engine.commands import Aggregate, BulkWrite, Document, Find, RunCommand, Update
 from mongomem.engine.effects import Sleep
@@ -18,6 +22,8 @@ from mongomem.store.context import Context
 from mongomem.store.documents.index_config import IndexSettings
 from mongomem.store.documents.item import indexes_for
 from mongomem.store.vectors.atlas import create_index, index_name, is_queryable, state_of_index
+
+LOGGER = logging.getLogger("mongomem")
 
 CONFIGURATION = "index"
 """The `_id` of the index configuration in the settings of a store."""
@@ -75,6 +81,23 @@ async def ensure_config(context: Context, *, write: bool) -> IndexSettings | Non
     return indexing
 
 
+async def warn_of_unused_index(context: Context) -> None:
+    """Warn, once in this process, where a store without an index searches or puts what others have
+    indexed.
+    """
+    if context.setup_state.told_of_index:
+        return
+    context.setup_state.told_of_index = True
+    stored = await stored_config(context)
+    if stored is not None:
+        LOGGER.warning(
+            "%s is indexed with %s, and this store was made without an index: it ignores queries, "
+            "and no query finds what it puts until a store with that index has called reindex().",
+            context.items,
+            _listed(stored, ("model", "dims", "fields")),
+        )
+
+
 async def stored_config(context: Context) -> Document | None:
     """Read the index configuration of the store; None where none is stored yet."""
     found = await Find(context.names.settings, {"_id": CONFIGURATION}, limit=1)
@@ -84,13 +107,16 @@ async def stored_config(context: Context) -> Document | None:
 def mismatch(context: Context, configured: IndexSettings, stored: Document) -> IndexMismatchError:
     """Build the error that names both configurations and the way out."""
     ours = configured.described
-    made, own = (
-        ", ".join(f"{name} {shown(one.get(name))}" for name in ours) for one in (stored, ours)
-    )
+    reindexed = "make them anew" if configured.dims else "remove them"
     return IndexMismatchError(
-        f"The vectors in {context.items} were made with {made}, but this store is configured with "
-        f"{own}. Use the same index configuration, or call store.reindex() to make them anew."
+        f"The vectors in {context.items} were made with {_listed(stored, ours)}, but this store is "
+        f"configured with {_listed(ours, ours)}. Use the same index configuration, or call "
+        f"store.reindex() to {reindexed}."
     )
+
+
+def _listed(configuration: Mapping[str, Any], names: Iterable[str]) -> str:
+    return ", ".join(f"{name} {shown(configuration.get(name))}" for name in names)
 
 
 async def _create_and_migrate(context: Context) -> None:

@@ -87,6 +87,15 @@ def shown(value: object) -> str:
     return without_secrets(text)
 
 
+def shown_parts(one: object, **parts: object) -> str:
+    """Return the repr of an object: its class, and what is to be told of it, as keyword arguments.
+
+    What is None is left out. Never raises and holds no secret, as `shown` does not.
+    """
+    told = ", ".join(f"{name}={shown(part)}" for name, part in parts.items() if part is not None)
+    return f"{type(one).__name__}({told})"
+
+
 def without_secrets(text: str) -> str:
     """Return a text with asterisks in the place of passwords and keys, see `_SECRETS`."""
     for secret, instead in _SECRETS:

@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.store.base import NOT_PROVIDED, IndexConfig, NotProvided, TTLConfig
 from pymongo import AsyncMongoClient
 
-from mongomem.arguments import shown
+from mongomem.arguments import shown, shown_parts
 from mongomem.cache.cache import MongoCache
 from mongomem.checkpoint.context import checked_keys
 from mongomem.checkpoint.documents.config import Identifier, identifier
@@ -140,6 +140,9 @@ class MongoMemory:
         self.store = MongoStore(client, db_name, **shared, **own_store)
         self.cache: MongoCache[Any] = MongoCache(client, db_name, **shared, **own_cache)
         self._runners = self.saver._runners
+
+    def __repr__(self) -> str:
+        return shown_parts(self, **{**self.store._told(), **self.saver._told()})
 
     @classmethod
     def from_conn_string(

@@ -108,7 +108,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store.sweeper": {"store.documents"},
     "store.namespace_methods": {"store", "engine", "telemetry"},
     "store.store": {"store", "engine", "schema.names", "telemetry"},
-    "display": {"display", "store.store", "store.plans.get_vectors", "store.vectors"},
+    "display": {
+        *("display", "store.store", "store.plans.get_vectors", "store.documents.stored_item"),
+        "store.vectors",
+    },
     "user_data": {"checkpoint", "store", "engine.commands"},
     "user_labels": {"checkpoint.documents"},
     "transfer": {

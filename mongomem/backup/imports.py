@@ -74,7 +74,8 @@ class Import:
     """The import of threads and items.
 
     Nothing that is there is removed. A checkpoint that is there stays, and so does an item that was
-    updated later. Nothing may run on a thread meanwhile.
+    updated later. A thread that somebody runs or deletes meanwhile stays readable: its runs go on
+    from their own checkpoints, and what is imported stands beside them.
 
     Attributes:
         memory: What is written to.

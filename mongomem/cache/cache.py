@@ -12,6 +12,7 @@ from langgraph.cache.base import BaseCache, FullKey, Namespace, ValueT
 from langgraph.checkpoint.serde.base import SerializerProtocol, maybe_add_typed_methods
 from langgraph.store.base import NOT_PROVIDED, NotProvided
 
+from mongomem.arguments import shown_parts
 from mongomem.cache.context import POLICY, Context, options_for
 from mongomem.cache.plans import entries
 from mongomem.cache.plans.setup import setup
@@ -81,6 +82,10 @@ class MongoCache(BaseCache[ValueT]):
             checked_prefix(collection_prefix), auto_setup=auto_setup, clock=clock
         )
         self._observed = Observer.of("cache", client, db_name, self._options.names.entries, slow_ms)
+
+    def __repr__(self) -> str:
+        prefix = self._options.names.prefix
+        return shown_parts(self, db_name=self._observed.database, collection_prefix=prefix)
 
     @property
     def unreadable_entries(self) -> int:

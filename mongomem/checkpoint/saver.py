@@ -32,7 +32,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.store.base import NOT_PROVIDED, NotProvided
 
-from mongomem.arguments import checked_flag, checked_number
+from mongomem.arguments import checked_flag, checked_number, shown_parts
 from mongomem.checkpoint.caches import SaverCaches
 from mongomem.checkpoint.context import (
     Context,
@@ -180,6 +180,16 @@ class MongoSaver(ThreadMethods):
             **options: Those of `MongoSaver`; any other reaches the client.
         """
         return ClientContext.of(cls, uri, open_timeout, {"db_name": db_name, **options})
+
+    def __repr__(self) -> str:
+        return shown_parts(self, **self._told())
+
+    def _told(self) -> dict[str, Any]:
+        return {
+            "db_name": self._observed.database,
+            "collection_prefix": self._options.collections.prefix,
+            "retention": self._retention.policy,
+        }
 
     @property
     def damaged_documents(self) -> int:

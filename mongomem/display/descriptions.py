@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 
@@ -13,6 +13,9 @@ from mongomem.display.markup import one_line
 
 LONGEST = 80
 """Characters of a description."""
+
+SHORT_ID = 6
+"""How many characters of a checkpoint's id are shown: its last, which are random."""
 
 MOST_ELEMENTS = 8
 """How many elements of a collection are looked at."""
@@ -45,17 +48,26 @@ def _is_collection(value: object) -> bool:
 
 
 def _collection(value: object) -> str:
+    if (checkpoint := _checkpoint_in(value)) is not None:
+        return checkpoint
     if isinstance(value, Mapping):
         entries = islice(value.items(), MOST_ELEMENTS)
         return ", ".join(f"{_single(key)}: {_single(entry)}" for key, entry in entries)
-    elements = value[:MOST_ELEMENTS] if isinstance(value, (list, tuple)) else ()
-    return ", ".join(map(_single, elements))
+    return _listed(value) if isinstance(value, (list, tuple)) else ""
+
+
+def _listed(elements: Sequence[object]) -> str:
+    """Describe the first elements; of checkpoints say how many there are."""
+    told = ", ".join(map(_single, elements[:MOST_ELEMENTS]))
+    return told if _checkpoint_in(elements[0]) is None else f"{len(elements)}: {told}"
 
 
 def _single(value: object) -> str:
     """Describe what is described as a whole: collections in collections by their repr."""
     if isinstance(value, BaseMessage):
         return _message(value)
+    if (checkpoint := _checkpoint_in(value)) is not None:
+        return checkpoint
     if isinstance(value, str):
         return value
     if isinstance(value, datetime):
@@ -63,6 +75,23 @@ def _single(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return shown(value)
+
+
+def _checkpoint_in(value: object) -> str | None:
+    """Name the checkpoint of a config by its namespace and the end of its id; None for anything
+    else.
+    """
+    given = value.get("configurable") if isinstance(value, Mapping) else None
+    found = given.get("checkpoint_id") if isinstance(given, Mapping) else None
+    if not isinstance(given, Mapping) or not isinstance(found, str):
+        return None
+    namespace = given.get("checkpoint_ns")
+    return f"{namespace} {short_id(found)}" if namespace else short_id(found)
+
+
+def short_id(checkpoint_id: str) -> str:
+    """Name a checkpoint by the end of its id."""
+    return f"…{checkpoint_id[-SHORT_ID:]}"
 
 
 def _message(message: BaseMessage) -> str:

@@ -13,7 +13,8 @@ JOINER = "\u200d"
 """It joins the characters of one emoji, and stays."""
 
 STYLE = """
-.mongomem{font:13px/1.35 system-ui,sans-serif;overflow-x:auto}
+.mongomem{font:13px/1.35 system-ui,sans-serif;overflow-x:auto;container-type:inline-size;
+contain-intrinsic-inline-size:60em}
 .mongomem table{border-collapse:collapse;border:0;margin:0;font-size:13px;color:inherit}
 .mongomem tr,.mongomem tr:nth-child(even){background:none;border:0}
 .mongomem th,.mongomem td{border:0;padding:0 12px 0 0;text-align:left;vertical-align:middle;
@@ -22,6 +23,9 @@ white-space:nowrap;overflow:hidden;text-overflow:ellipsis;max-width:34em}
 .mongomem td{height:30px;border-top:1px solid rgba(128,128,128,.18)}
 .mongomem .chip{display:inline-block;border-radius:9px;padding:1px 8px;margin-right:5px;
 font-size:12px;max-width:30em;overflow:hidden;text-overflow:ellipsis;vertical-align:middle;background:rgba(128,128,128,.16)}
+.mongomem .fit{display:flex;overflow:hidden}
+.mongomem .fit>*{flex:0 1 auto;min-width:0;white-space:pre;overflow:hidden;text-overflow:ellipsis}
+.mongomem .fit>.kept{flex:none;max-width:14em}
 .mongomem .dim{opacity:.62}
 .mongomem .plain{display:none}
 .mongomem code{font-size:11px;background:none;color:inherit;padding:0}
@@ -29,6 +33,9 @@ font-size:12px;max-width:30em;overflow:hidden;text-overflow:ellipsis;vertical-al
 """The style of everything shown, below one class, which is named thrice to weigh more than the
 notebook's own rules for tables. It leaves the colours of text and page to the notebook, which may
 be dark.
+
+What has the class ``fit`` is as wide as its texts, up to the width that its style says: that is
+measured by the notebook's (``cqw``), so that texts are cut where there is no room and only there.
 
 A viewer that does not trust a notebook drops the style and all SVG. What has the class ``plain`` is
 shown there and only there."""
@@ -67,6 +74,13 @@ def cell(
 ) -> Html:
     """Build a cell of a table, which says itself how it is aligned."""
     return element(tag, *children, style=f"text-align:{align};{style}", **attributes)
+
+
+def fitted(width: str, *children: Html) -> Html:
+    """Put elements into one line no wider than `width`, a length of CSS: the longest give way, but
+    for those of the class ``kept``.
+    """
+    return element("span", *children, class_="fit", style=f"max-width:{width}")
 
 
 def page(*children: str) -> Html:

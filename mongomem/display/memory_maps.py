@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from langgraph.store.base import Item
 
 from mongomem.arguments import checked_text, shown
 from mongomem.display.descriptions import described
@@ -59,15 +60,18 @@ class MemoryMap:
         points: One for each vector, the items updated last first.
         explained: How much of the variance of the vectors the two components hold, from 0 to 1.
         png: The picture.
+        without_vectors: How many items have none, of as many as were asked for, updated last.
     """
 
     points: tuple[Point, ...]
     explained: float
     png: bytes = field(repr=False)
+    without_vectors: int = 0
 
     def __repr__(self) -> str:
         lines = [f"{one.x:6.2f} {one.y:6.2f}  {one.label}" for one in self.points]
-        return "\n".join([_caption(self.points, self.explained), *lines])
+        caption = _caption(self.points, self.explained, self.without_vectors)
+        return "\n".join([caption, *lines])
 
     def _repr_png_(self) -> bytes:
         return self.png
@@ -80,7 +84,8 @@ def memory_map(
     color_by: str | None = None,
     limit: int = 300,
 ) -> MemoryMap:
-    """Draw the memories below a prefix as points, by the vectors that are stored with them.
+    """Draw the memories below a prefix as points, by the vectors that are stored with them. Of
+    items without vectors it says how many there are.
 
     Args:
         store: A store with an index configuration.
@@ -95,7 +100,9 @@ def memory_map(
             index configuration.
     """
     _check(store, color_by)
-    return _drawn(store.get_vectors(namespace_prefix, limit=limit), color_by)
+    found = store.get_vectors(namespace_prefix, limit=limit)
+    newest = store.search(namespace_prefix, limit=limit, refresh_ttl=False)
+    return _drawn(found, newest, color_by)
 
 
 async def amemory_map(
@@ -107,7 +114,9 @@ async def amemory_map(
 ) -> MemoryMap:
     """Do what `memory_map` does."""
     _check(store, color_by)
-    return _drawn(await store.aget_vectors(namespace_prefix, limit=limit), color_by)
+    found = await store.aget_vectors(namespace_prefix, limit=limit)
+    newest = await store.asearch(namespace_prefix, limit=limit, refresh_ttl=False)
+    return _drawn(found, newest, color_by)
 
 
 def _check(store: object, color_by: object) -> None:
@@ -122,14 +131,22 @@ def _check(store: object, color_by: object) -> None:
         )
 
 
-def _drawn(found: Sequence[ItemVectors], color_by: str | None) -> MemoryMap:
+def _drawn(found: Sequence[ItemVectors], newest: Sequence[Item], color_by: str | None) -> MemoryMap:
     projected, explained = principal_components([one.vectors for one in found])
     named = [(_label(one, path), _group(one, color_by)) for one in found for path in one.paths]
     points = tuple(
         Point(label, group, float(x), float(y))
         for (label, group), (x, y) in zip(named, projected, strict=True)
     )
-    return MemoryMap(points, explained, _picture(points, explained))
+    without = _without_vectors(found, newest)
+    caption = _caption(points, explained, without)
+    return MemoryMap(points, explained, _picture(points, caption), without)
+
+
+def _without_vectors(found: Sequence[ItemVectors], newest: Sequence[Item]) -> int:
+    """Count the items that have no vectors: those with vectors that are as new were all found."""
+    embedded = {(one.item.namespace, one.item.key) for one in found}
+    return sum((one.namespace, one.key) not in embedded for one in newest)
 
 
 def principal_components(vectors: Sequence[Vector]) -> tuple[Points, float]:
@@ -172,23 +189,24 @@ def _group(one: ItemVectors, color_by: str | None) -> str:
     return "" if value is None else described(value, LONGEST_LABEL)
 
 
-def _caption(points: Sequence[Point], explained: float) -> str:
+def _caption(points: Sequence[Point], explained: float, without_vectors: int) -> str:
+    others = f"; items without vectors: {without_vectors}" if without_vectors else ""
     if not points:
-        return "no memories with vectors"
+        return f"no memories with vectors{others}"
     return (
         f"{len(points)} vectors on their first two principal components, "
-        f"which hold {explained:.0%} of the variance"
+        f"which hold {explained:.0%} of the variance{others}"
     )
 
 
-def _picture(points: Sequence[Point], explained: float) -> bytes:
+def _picture(points: Sequence[Point], caption: str) -> bytes:
     """Draw the map as a PNG, without the state that ``pyplot`` shares between callers."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=SIZE, dpi=DPI, facecolor="white", layout="constrained")
     canvas: Any = FigureCanvasAgg(figure)
-    axes = _frame(figure, _caption(points, explained))
+    axes = _frame(figure, caption)
     _draw_groups(figure, axes, points)
     canvas.draw()  # which lays out: labels need the place of everything else
     _draw_labels(axes, canvas.get_renderer(), points)

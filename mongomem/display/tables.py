@@ -10,22 +10,30 @@ from langgraph.store.base import Item, SearchItem
 
 from mongomem.arguments import checked_list, checked_number, looking_at, shown
 from mongomem.display.descriptions import described
-from mongomem.display.markup import Html, cell, element, one_line, page
+from mongomem.display.markup import Html, cell, element, fitted, one_line, page
 from mongomem.display.results import Rendered, aligned
 from mongomem.errors import InvalidInputError
+from mongomem.store.documents.stored_item import ExplainedItem
 
 Row = Mapping[str, object]
 
 LONGEST_CELL, LONGEST_LINE_CELL = 60, 36
 """Characters of a cell, in HTML and in text."""
 
-LONGEST_KEY = 12
-"""Characters of a key in HTML, where its title has it in full: most are UUIDs, of 36."""
+WIDEST_KEY = "max(8em,24cqw)"
+"""Width of a key in HTML, in parts of the notebook's: most are UUIDs, of 36 characters."""
+
+END_OF_KEY = 4
+"""How many characters of a key are shown whatever its width: its last, which are random."""
 
 BAR = 60
 """Width of the bar of a score of 1, in pixels."""
 
 SCORE = "score"
+
+
+class Share(float):
+    """A part of a score."""
 
 
 def table(
@@ -34,9 +42,11 @@ def table(
     """Show rows under one another.
 
     Items of a store have the columns score (where one has a score), namespace (where there are
-    several), key, the fields of their values, and updated_at. Threads, reports and other
-    dataclasses have their fields, mappings their keys. A notebook shows the ends of a long key, and
-    all of it where the pointer rests on it.
+    several), key, the fields of their values, and updated_at. Results of
+    ``search(..., explain=True)`` have meaning and words beside their score. Threads, reports and
+    other dataclasses have their fields, mappings their keys; of configs the end of the checkpoint's
+    id is shown. Where a notebook has no room for a long key it shows its ends, and all of it where
+    the pointer rests on it.
 
     Args:
         rows: ``store.search(...)``, ``saver.list_threads()``, or any items, dataclasses or
@@ -90,6 +100,11 @@ def _row(one: object) -> Row:
 def _of_item(item: Item) -> Row:
     """Read an item; a field of its value that is called like a column stands behind ``value.``."""
     first: dict[str, object] = {"namespace": item.namespace, "key": item.key}
+    if isinstance(item, ExplainedItem):
+        parts = {"meaning": item.meaning, "words": item.words}
+        first = {
+            name: None if part is None else Share(part) for name, part in parts.items()
+        } | first
     if isinstance(item, SearchItem):
         first = {SCORE: item.score, **first}
     own = {*first, "updated_at"}
@@ -111,7 +126,7 @@ def _columns(rows: Sequence[Row]) -> list[str]:
 def _cell(name: str, value: object, length: int) -> str:
     if value is None:
         return ""
-    if name == SCORE and isinstance(value, float):
+    if isinstance(value, Share) or (name == SCORE and isinstance(value, float)):
         return f"{value:.2f}"
     if name == "namespace" and isinstance(value, tuple):
         return one_line(" / ".join(map(str, value)), length)
@@ -134,21 +149,20 @@ def _table(rows: Sequence[Row], names: Sequence[str]) -> Html:
 
 
 def _html_cell(name: str, value: object) -> Html:
-    text = _shortened(_cell(name, value, LONGEST_CELL), LONGEST_KEY if name == "key" else None)
+    text = _cell(name, value, LONGEST_CELL)
     if name == SCORE and isinstance(value, float):
         return cell(text, Html(" "), _bar(value))
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     dimmed = "dim" if name in ("updated_at", "created_at") else ""
     align = "right" if is_number else "left"
-    return cell(text, align=align, class_=dimmed, title=_cell(name, value, 600))
+    shown = _ends(text) if name == "key" else text
+    return cell(shown, align=align, class_=dimmed, title=_cell(name, value, 600))
 
 
-def _shortened(text: str, length: int | None) -> str:
-    """Leave the middle of a text out that is longer than a length."""
-    if length is None or len(text) <= length:
-        return text
-    end = length // 3
-    return f"{text[: length - end - 1]}…{text[-end:]}"
+def _ends(key: str) -> Html:
+    """Let a key lose its middle where there is no room, and keep its end."""
+    start, end = key[:-END_OF_KEY], key[-END_OF_KEY:]
+    return fitted(WIDEST_KEY, element("span", start), element("span", end, class_="kept"))
 
 
 def _bar(score: float) -> Html:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from langgraph.checkpoint.base import CheckpointTuple
 
 from mongomem.arguments import checked_number
+from mongomem.display.descriptions import short_id
 from mongomem.display.lane_drawings import ROW, colour_of, drawing, text_rail, width_of
 from mongomem.display.lanes import Layout, layout_of
-from mongomem.display.markup import Html, cell, element, one_line, page
+from mongomem.display.markup import Html, cell, element, fitted, one_line, page
 from mongomem.display.results import Rendered, aligned
 from mongomem.display.thread_history import Change, Step, steps_of
 
@@ -28,10 +29,15 @@ FORK = "fork"
 LONGEST_EFFECT, MOST_CHANGES = 60, 3
 """Characters of what changed in all channels, and of a question; how many channels are shown."""
 
-LONGEST_NODE = 24
+OTHERS = 29
+"""Width of the columns that are never cut, without the lanes, in ems."""
 
-SHORT_ID = 6
-"""How many characters of an id are shown: its last, which are random."""
+CHANGES, CHANGES_ALONE = 0.54, 0.7
+"""Which part of the room that is left what changed has at most, and where no step asks or fails.
+Where a step leads has the rest, so that the column behind it stays in sight.
+"""
+
+LONGEST_NODE = 24
 
 
 def timeline(history: Iterable[StateSnapshot | CheckpointTuple], *, limit: int = 200) -> Rendered:
@@ -106,20 +112,29 @@ def _table(steps: Sequence[Step], layout: Layout) -> Html:
         f"padding:0 8px 0 0;border:0;overflow:visible;max-width:none;min-width:{width_of(layout)}px"
     )
     lanes = cell(drawing(steps, layout), rowspan=len(steps), style=style)
-    rows = [_row(row, steps, layout, [lanes] if row == 0 else []) for row in range(len(steps))]
+    widths = _widths(steps, layout)
+    rows = [
+        _row(row, steps, layout, widths, [lanes] if row == 0 else []) for row in range(len(steps))
+    ]
     before = cell("", tag="th"), cell("", tag="th", class_="plain")
     head = element("tr", *before, *(cell(name, tag="th") for name in HEAD))
     return element("table", element("thead", head), element("tbody", *rows))
 
 
-def _row(row: int, steps: Sequence[Step], layout: Layout, before: Sequence[Html]) -> Html:
+def _row(
+    row: int,
+    steps: Sequence[Step],
+    layout: Layout,
+    widths: tuple[str, str],
+    before: Sequence[Html],
+) -> Html:
     step = steps[row]
     cells = [
         _rail_cell(row, layout),
         cell(step.number, align="right"),
         _made_by_cell(row, steps, layout),
-        cell(*_change_chips(step.changes), style="max-width:none"),
-        cell(*_next_cell(step)),
+        cell(fitted(widths[0], *_change_chips(step.changes)), style="max-width:none"),
+        cell(fitted(widths[1], *_next_parts(step)), style="max-width:none"),
         cell(*_checkpoint_cell(step, step is steps[-1])),
     ]
     return element("tr", *before, *cells, title=_tip(step), style=f"height:{ROW}px")
@@ -140,6 +155,14 @@ def _made_by_cell(row: int, steps: Sequence[Step], layout: Layout) -> Html:
     return cell(element("span", made_by(row, steps, layout), style=style))
 
 
+def _widths(steps: Sequence[Step], layout: Layout) -> tuple[str, str]:
+    """Say how wide what changed may be, and where a step leads with what is asked there."""
+    has_notes = any(step.interrupts or step.errors for step in steps)
+    part = CHANGES if has_notes else CHANGES_ALONE
+    room = f"(100cqw - {width_of(layout)}px - {OTHERS}em)"
+    return f"max(8em,{room}*{part})", f"max(8em,{room}*{1 - part:.2f})"
+
+
 def _change_chips(changes: Sequence[Change]) -> list[Html]:
     """Show the first changes, the shorter the more there are, so that they fit beside each other;
     and how many others there are.
@@ -158,15 +181,15 @@ def _change_chip(change: Change, length: int) -> Html:
     return element("span", name, effect, class_="chip", title=str(change))
 
 
-def _next_cell(step: Step) -> list[Html]:
+def _next_parts(step: Step) -> list[Html]:
     """Say where a step leads, and beside it what its nodes ask and how they failed."""
-    lead = element("span", leads_to(step), class_="" if step.next else "dim")
+    lead = element("span", leads_to(step) + " ", class_="kept" if step.next else "kept dim")
     asked = [_note(f"asks: {value}", AMBER) for value in step.interrupts]
-    return [lead, Html(" "), *asked, *(_note(value, RED) for value in step.errors)]
+    return [lead, *asked, *(_note(value, RED) for value in step.errors)]
 
 
 def _checkpoint_cell(step: Step, is_newest: bool) -> list[Html]:
-    short = element("code", f"…{one_line(step.id[-SHORT_ID:])}", class_="dim")
+    short = element("code", one_line(short_id(step.id)), class_="dim")
     return [short, Html(" "), element("span", "latest", class_="chip")] if is_newest else [short]
 
 

@@ -49,6 +49,11 @@ class Embedder(ABC):
         """What the model is called now. See `identity`."""
         return self.identity().name
 
+    @property
+    def title(self) -> str:
+        """What the model is called for whoever looks at a store. Settles nothing."""
+        return self.fingerprint
+
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts that are stored: float32 of shape (texts, dims). No text, no call.
 

@@ -58,6 +58,11 @@ class OpenAIEmbedder(Embedder):
         read = first if address == OPENAI else f"{first} at {address}"
         return Identity(self.given, read, (first,))
 
+    @property
+    def title(self) -> str:
+        """What the model is called, whatever its address: looking at that would settle it."""
+        return self.given or f"openai:{self.model}"
+
     def _documents(self, texts: list[str]) -> Any:
         create = self.clients.blocking().embeddings.create
         return [

@@ -185,6 +185,9 @@ class ClientContext(Guarded, Generic[T]):
             del self._opened[loop]
             return opened
 
+    def __repr__(self) -> str:
+        return f"{self._name}.from_conn_string(...)"
+
     def __getattr__(self, name: str) -> NoReturn:
         """Refuse use in place of what it opens. Names with an underscore are probes, not uses."""
         if name.startswith("_"):

@@ -16,7 +16,7 @@ from mongomem.engine.clock import checked_clock, in_milliseconds, monotonic, uni
 from mongomem.errors import ConfigurationError
 from mongomem.store.documents.coverage import Coverage
 from mongomem.store.documents.index_config import IndexSettings, resolve_index
-from mongomem.store.documents.item import Collections, collections_for
+from mongomem.store.documents.item import Collections
 from mongomem.store.documents.ttl import Expiry
 from mongomem.store.vectors.index_cache import IndexCache
 from mongomem.store.vectors.watermark import latest_timestamp
@@ -164,7 +164,7 @@ def context_for(
     chosen, told = _checked_backend(backend), checked_clock(clock)
     indexing = resolve_index(index)
     return Context(
-        names=collections_for(collection_prefix),
+        names=Collections(collection_prefix),
         configured=indexing,
         index_cache=IndexCache(
             checked_number("index_cache_bytes", index_cache_bytes, error=ConfigurationError)

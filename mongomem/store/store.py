@@ -21,6 +21,7 @@ from langgraph.store.base import (
     TTLConfig,
 )
 
+from mongomem.arguments import shown_parts
 from mongomem.engine.client_context import ClientContext
 from mongomem.engine.clock import utc_now
 from mongomem.engine.commands import Plan
@@ -110,6 +111,17 @@ class MongoStore(NamespaceMethods):
         self._puts: RequestBatcher[GroupedOps, None] = RequestBatcher(
             lambda batches: self._runners.arun(self._putting(batches))
         )
+
+    def __repr__(self) -> str:
+        return shown_parts(self, **self._told())
+
+    def _told(self) -> dict[str, Any]:
+        configured = self._store_context.configured
+        return {
+            "db_name": self._observed.database,
+            "collection_prefix": self._store_context.names.prefix,
+            **({} if configured is None else configured.told),
+        }
 
     @property
     def damaged_items(self) -> int:

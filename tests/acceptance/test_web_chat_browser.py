@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -14,18 +13,17 @@ from typing import Any
 
 import pytest
 from selenium.common.exceptions import StaleElementReferenceException
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
+from support.browsers import windowless
 from support.openai_server import Body, OpenAIServer
 from support.waits import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>&amp;"\'` \u202e'
 
 
@@ -76,19 +74,8 @@ def url(server: OpenAIServer, mongo_uri: str, shared_database: str) -> Iterator[
 
 @pytest.fixture(scope="module")
 def chrome() -> Iterator[Chrome]:
-    """A browser without a window: the Chromium of this machine."""
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    driver = shutil.which("chromedriver")
-    assert browser, "these tests need a browser (Debian: apt install chromium)"
-    assert driver, "these tests need its driver (Debian: apt install chromium-driver)"
-    options = ChromeOptions()
-    options.binary_location = browser
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.add_argument("--window-size=1280,800")
-    running = Chrome(options=options, service=Service(driver))
-    yield running
-    running.quit()
+    with windowless() as running:
+        yield running
 
 
 class Page:

@@ -12,6 +12,7 @@ import pytest
 from langgraph.store.base import PutOp
 from pymongo import MongoClient
 
+from mongomem.display import amemory_map, memory_map
 from mongomem.errors import ConfigurationError, IndexMismatchError, InvalidInputError
 from support.bag_of_words import bag_of_words
 from support.savers import KINDS, Calls, client_of
@@ -59,6 +60,24 @@ async def test_items_come_with_the_vectors_of_their_texts(world: World) -> None:
         assert found[key].vectors.dtype == np.float32
         assert found[key].vectors.shape == (len(texts), DIMS)
         np.testing.assert_allclose(found[key].vectors, bag_of_words(DIMS)(texts), atol=1e-6)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(300, (1, 2)), (2, (1, 1)), (1, (1, 0))])
+async def test_a_map_counts_the_newest_items_that_have_no_vectors(
+    limit: int, expected: tuple[int, int], world: World
+) -> None:
+    clock = Clock()
+    store = world.store(clock=clock)
+    await store("put", NS, "textless", {"toys": ["ball"]})
+    for key, index in (("plain", False), ("pet", None)):
+        clock.advance(minutes=1)
+        await store("put", NS, key, {"text": "a dog"}, index)
+    draw = amemory_map if store.is_async else memory_map
+    drawn: Any = draw(store.target, NS, limit=limit)
+    shown = await drawn if store.is_async else drawn
+    points, without = len(shown.points), shown.without_vectors
+    assert (points, without) == expected
+    assert (f"; items without vectors: {without}" in str(shown)) is (without > 0)
 
 
 async def test_the_newest_come_first_up_to_the_limit(world: World) -> None:

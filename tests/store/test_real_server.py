@@ -18,7 +18,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from pymongo.monitoring import CommandListener
 
 from mongomem.engine.commands import BulkWrite, Delete, DeleteMany, Replace, Update, UpdateMany
-from mongomem.store.documents.item import collections_for, indexes_for
+from mongomem.store.documents.item import Collections, indexes_for
 from mongomem.store.plans import batch, reindex
 from mongomem.store.plans.index_sync import MOST_AT_ONCE
 from mongomem.store.plans.put import delete_namespace
@@ -460,7 +460,7 @@ def test_every_write_carries_the_shard_key(client: MongoClient, database_name: s
             filters.append(command.filter)
     assert len(filters) >= 5
     assert all("path" in one or any("path" in part for part in one["$or"]) for one in filters)
-    assert not any(index.unique for index in indexes_for(collections_for("")))
+    assert not any(index.unique for index in indexes_for(Collections("")))
 
 
 # --- many at once

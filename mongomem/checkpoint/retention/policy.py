@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
-from mongomem.arguments import checked_number, looking_at, shown
+from mongomem.arguments import checked_number, looking_at, shown, shown_parts
 from mongomem.checkpoint.documents.ancestry import PruneRule, checked_rule
 from mongomem.errors import ConfigurationError
 
@@ -50,6 +50,9 @@ class Retention:
                 "waiting_threads must be at least as long as idle_threads, which is to be given "
                 f"with it: {shown(self.waiting_threads)} and {shown(self.idle_threads)}"
             )
+
+    def __repr__(self) -> str:
+        return shown_parts(self, **{one.name: getattr(self, one.name) for one in fields(self)})
 
     @property
     def prunes(self) -> bool:

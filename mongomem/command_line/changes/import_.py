@@ -41,8 +41,8 @@ def import_(
     With --embed they are embedded; what is not said of the index is as the store has it, or else as
     it was where the export was made.
 
-    What is there already is skipped, and nothing is removed. Nothing may run on the threads
-    meanwhile.
+    What is there already is skipped, and nothing is removed. The application may go on meanwhile: a
+    thread that it uses stays readable, and goes on from its own checkpoints.
     """
     opened = _opened(file, run.stack)
     memory = run.open(may_be_new=True, **index.options)

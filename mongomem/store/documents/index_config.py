@@ -88,6 +88,19 @@ class IndexSettings:
         """Say whether items are ranked by meaning."""
         return self.dims > 0
 
+    @property
+    def rank(self) -> Rank:
+        """The way of ranking, as the option of that name says it."""
+        if not self.has_vectors:
+            return "words"
+        return "vector" if self.analyser is None else "hybrid"
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The model, its dimensions and the way of ranking, for whoever looks at a store."""
+        vectors = {"model": self.embedder.title, "dims": self.dims}
+        return {**(vectors if self.has_vectors else {}), "rank": self.rank}
+
     @cached_property
     def mark(self) -> bytes | None:
         """The mark of the analyser in stored terms."""

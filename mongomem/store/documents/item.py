@@ -79,15 +79,17 @@ OPTIONAL = ("exact", "expires_at", "ttl_minutes", "index_fields", *VECTOR_FIELDS
 
 @dataclass(frozen=True, slots=True)
 class Collections:
-    """Where a store keeps its documents."""
+    """Where a store keeps its documents. Two with different prefixes in one database never meet."""
 
-    items: str
-    settings: str
+    prefix: str
 
+    @property
+    def items(self) -> str:
+        return f"{self.prefix}store_items"
 
-def collections_for(prefix: str) -> Collections:
-    """Name the collections; two stores with different prefixes in one database never meet."""
-    return Collections(f"{prefix}store_items", f"{prefix}store_settings")
+    @property
+    def settings(self) -> str:
+        return f"{self.prefix}store_settings"
 
 
 def indexes_for(names: Collections) -> list[Index]:

@@ -26,10 +26,18 @@ class Stored(MongoStore):
     def __init__(self, *found: ItemVectors) -> None:
         self.found = list(found)
         self.asked: list[Any] = []
+        self.others: list[Item] = []
 
     def get_vectors(self, prefix: Any, *, limit: int) -> list[ItemVectors]:
         self.asked.append((prefix, limit))
         return self.found[:limit]
+
+    def search(self, prefix: Any, /, **asked: Any) -> list[Any]:
+        assert asked == {"limit": self.asked[-1][1], "refresh_ttl": False}
+        return [*self.others, *(one.item for one in self.found)][: asked["limit"]]
+
+    async def asearch(self, prefix: Any, /, **asked: Any) -> list[Any]:
+        return self.search(prefix, **asked)
 
     async def aget_vectors(self, prefix: Any, *, limit: int) -> list[ItemVectors]:
         return self.get_vectors(prefix, limit=limit)

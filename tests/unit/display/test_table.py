@@ -7,9 +7,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import Item, SearchItem
 
-from mongomem import Thread, display
+from mongomem import ExplainedItem, PruneReport, Thread, display
 from mongomem.errors import InvalidInputError
 from support.html import heads, parsed, rows
 
@@ -34,6 +35,56 @@ def test_search_results_come_with_their_scores() -> None:
         "score  key  text    tags  n    updated_at",
         "0.46   pet  A dog.  a, b       2030-01-02 03:04:05",
         "       x                  1.5  2030-01-02 03:04:05",
+    ]
+
+
+def explained(
+    key: str, value: dict[str, Any], meaning: float | None, words: float | None
+) -> ExplainedItem:
+    fields = found(key, value, 0.5).dict()
+    return ExplainedItem(**fields, meaning=meaning, words=words)
+
+
+def test_what_a_score_is_made_of_is_shown() -> None:
+    """With the name of a part before a field of a value that is called alike."""
+    shown = display.table(
+        [explained("a", {"words": 1234.5}, 0.4567, 0.5), explained("b", {}, 0.25, None)]
+    )
+    assert heads(shown.html) == ["score", "meaning", "words", "key", "value.words", "updated_at"]
+    assert [cells[:5] for cells in rows(shown.html)] == [
+        ["0.50", "0.46", "0.50", "a", "1234"],
+        ["0.50", "0.25", "", "b", ""],
+    ]
+    assert heads(display.table([explained("a", {}, 0.5, None)]).html)[:3] == [
+        "score",
+        "meaning",
+        "key",
+    ]
+    plain = display.table([found("a", {"words": 0.00012}, 0.5)])
+    assert rows(plain.html)[0][:3] == ["0.50", "a", "0.00012"]
+
+
+def config(checkpoint_id: str, namespace: str = "") -> RunnableConfig:
+    return {
+        "configurable": {
+            "thread_id": "1", "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id
+        }
+    }  # fmt: skip
+
+
+def test_reports_name_checkpoints_by_the_ends_of_their_ids() -> None:
+    many = [config(f"1f0-{number:06d}") for number in range(20)]
+    reports = [
+        PruneReport("1", [config("1f0-abcdef"), config("1f0-123456", "sub:1")], []),
+        PruneReport("2", many, [config("1f0-abcdef")]),
+    ]
+    shown = rows(display.table(reports).html)
+    assert shown[0] == ["1", "2: …abcdef, sub:1 …123456", "[]"]
+    assert shown[1][1].startswith("20: …000000, …000001, ")
+    assert shown[1][2] == "1: …abcdef"
+    assert rows(display.table([{"at": config("1f0-abcdef")}]).html) == [["…abcdef"]]
+    assert rows(display.table([{"at": {"configurable": {"a": 1}}}]).html) == [
+        ["configurable: {'a': 1}"]
     ]
 
 
@@ -81,17 +132,14 @@ def test_names_that_cannot_be_written_are_one_error() -> None:
         display.table([{Unwritten(): 1}])
 
 
-@pytest.mark.parametrize(
-    ("key", "short"),
-    [
-        ("pet", "pet"),
-        ("twelve-chars", "twelve-chars"),
-        ("12345678-1234-1234-1234-123456789abc", "1234567…9abc"),
-    ],
-)
-def test_a_long_key_is_shown_by_its_ends_and_told_in_full(key: str, short: str) -> None:
+@pytest.mark.parametrize("key", ["p", "pet", "two words", "12345678-1234-1234-1234-123456789abc"])
+def test_a_key_is_whole_and_its_middle_gives_way_where_there_is_no_room(key: str) -> None:
+    """Which a browser decides: see ``test_display_browser.py``."""
     shown = display.table([found(key, {"text": key}, None)])
-    assert rows(shown.html)[0][:2] == [short, key]
+    assert rows(shown.html)[0][:2] == [key, key]
+    kept = parsed(shown.html).find(".//td//span[@class='kept']")
+    assert kept is not None
+    assert kept.text == key[-4:]
     cell = parsed(shown.html).find(".//tbody/tr/td")
     assert cell is not None
     assert cell.get("title") == key

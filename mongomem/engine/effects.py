@@ -161,7 +161,7 @@ class Embeds(Protocol):
     """The part of an embedder that a command needs; `mongomem.embeddings` has them."""
 
     @property
-    def fingerprint(self) -> str: ...
+    def title(self) -> str: ...
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray[Any, Any]: ...
     def embed_query(self, text: str) -> np.ndarray[Any, Any]: ...
     async def aembed_documents(self, texts: Sequence[str]) -> np.ndarray[Any, Any]: ...
@@ -176,7 +176,7 @@ class EmbedDocuments(Command[np.ndarray[Any, Any]]):
     texts: Sequence[str]
 
     def title(self) -> str:
-        return f"EmbedDocuments by {shown(self.embedder.fingerprint)}"
+        return f"EmbedDocuments by {shown(self.embedder.title)}"
 
     def blocks(self) -> bool:
         return False
@@ -196,7 +196,7 @@ class EmbedQueries(Command[list[np.ndarray[Any, Any]]]):
     texts: Sequence[str]
 
     def title(self) -> str:
-        return f"EmbedQueries by {shown(self.embedder.fingerprint)}"
+        return f"EmbedQueries by {shown(self.embedder.title)}"
 
     def blocks(self) -> bool:
         return False

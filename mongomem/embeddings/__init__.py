@@ -19,11 +19,11 @@
     token_weights  of a query, from the weights of its words
 
 A new embedder: a frozen dataclass in a module of its own that derives from `embedder.NamedEmbedder`
-and embeds in ``_documents`` (and, only where it can do better than a worker thread, in
-``_adocuments``, ``_query``, ``_aquery``); a factory that gives it its `identity.Identity`; a branch
-in `resolve._embedder_of_name`, its name in the error texts there, and a row in the table above and
-in ``docs/reference/embedders.rst``. Batches and checks of
-vectors come with the base class. `wordllama` is the shortest one to copy.
+and embeds in ``_documents`` (in ``_adocuments`` too, only where it can do better than a worker
+thread, and in ``embed_queries`` and ``aembed_queries``, only where it has another way for queries);
+a factory that gives it its `identity.Identity`; a branch in `resolve._embedder_of_name`, its name
+in the error texts there, and a row in the table above and in ``docs/reference/embedders.rst``.
+Batches and checks of vectors come with the base class. `wordllama` is the shortest one to copy.
 
 Every embedder serves sync and async callers, from any thread and any number of event loops. Which
 texts are embedded, how vectors are stored and how they are compared is no matter of this folder.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -13,7 +13,7 @@ from langchain_core.embeddings import Embeddings
 from langgraph.store.base.embed import EmbeddingsLambda
 
 from mongomem.embeddings.batches import BatchSize
-from mongomem.embeddings.embedder import NamedEmbedder
+from mongomem.embeddings.embedder import NamedEmbedder, Vectors
 from mongomem.embeddings.identity import identity_of
 from mongomem.engine.locks import Guarded
 from mongomem.engine.loops import run_on
@@ -51,7 +51,7 @@ class FunctionEmbedder(NamedEmbedder):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LangChainEmbedder(NamedEmbedder):
-    """A LangChain ``Embeddings``, by its own four methods."""
+    """A LangChain ``Embeddings``, by its own four methods: it embeds one query a call."""
 
     embeddings: Embeddings
 
@@ -61,11 +61,13 @@ class LangChainEmbedder(NamedEmbedder):
     async def _adocuments(self, texts: list[str]) -> Any:
         return await self.embeddings.aembed_documents(texts)
 
-    def _query(self, text: str) -> Any:
-        return [self.embeddings.embed_query(text)]
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        answers = [self.embeddings.embed_query(text) for text in texts]
+        return self._joined([self._checked([answer], 1) for answer in answers])
 
-    async def _aquery(self, text: str) -> Any:
-        return [await self.embeddings.aembed_query(text)]
+    async def aembed_queries(self, texts: Sequence[str]) -> Vectors:
+        answers = await asyncio.gather(*(self.embeddings.aembed_query(text) for text in texts))
+        return self._joined([self._checked([answer], 1) for answer in answers])
 
 
 class _BackgroundLoop(Guarded):

@@ -94,14 +94,24 @@ class Embedder(ABC):
             except Exception as error:
                 resume, answer = batches.throw, error
 
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        """Embed texts to search for, as `embed_documents` does, unless the model has another way
+        for queries.
+        """
+        return self.embed_documents(texts)
+
+    async def aembed_queries(self, texts: Sequence[str]) -> Vectors:
+        """Embed queries without blocking the event loop. See `embed_queries`."""
+        return await self.aembed_documents(texts)
+
     def embed_query(self, text: str) -> Vectors:
         """Embed a text to search for: float32 of shape (dims,). Errors as in `embed_documents`."""
-        vector: Vectors = self._checked(self._query(text), 1)[0]
+        vector: Vectors = self.embed_queries([text])[0]
         return vector
 
     async def aembed_query(self, text: str) -> Vectors:
         """Embed a query without blocking the event loop. See `embed_query`."""
-        vector: Vectors = self._checked(await self._aquery(text), 1)[0]
+        vector: Vectors = (await self.aembed_queries([text]))[0]
         return vector
 
     def embed_weighted(
@@ -124,12 +134,6 @@ class Embedder(ABC):
 
     async def _adocuments(self, texts: list[str]) -> Any:
         return await in_worker("embedding", self._documents, texts)
-
-    def _query(self, text: str) -> Any:
-        return self._documents([text])
-
-    async def _aquery(self, text: str) -> Any:
-        return await self._adocuments([text])
 
     def _joined(self, answers: Sequence[Vectors]) -> Vectors:
         """Put the vectors of all batches together, of which each is checked by itself."""

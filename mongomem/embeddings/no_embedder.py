@@ -29,9 +29,3 @@ class NoEmbedder(NamedEmbedder):
 
     def _documents(self, texts: list[str]) -> Any:
         return self.embed_documents(texts)
-
-    def embed_query(self, text: str) -> Vectors:
-        return np.empty(0, dtype=np.float32)
-
-    async def aembed_query(self, text: str) -> Vectors:
-        return self.embed_query(text)

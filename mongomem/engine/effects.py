@@ -163,9 +163,9 @@ class Embeds(Protocol):
     @property
     def title(self) -> str: ...
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray[Any, Any]: ...
-    def embed_query(self, text: str) -> np.ndarray[Any, Any]: ...
+    def embed_queries(self, texts: Sequence[str]) -> np.ndarray[Any, Any]: ...
     async def aembed_documents(self, texts: Sequence[str]) -> np.ndarray[Any, Any]: ...
-    async def aembed_query(self, text: str) -> np.ndarray[Any, Any]: ...
+    async def aembed_queries(self, texts: Sequence[str]) -> np.ndarray[Any, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,9 @@ class EmbedDocuments(Command[np.ndarray[Any, Any]]):
 
 @dataclass(frozen=True, slots=True)
 class EmbedQueries(Command[list[np.ndarray[Any, Any]]]):
-    """Embed texts to search for: float32 of shape (dims,) for each. Awaited, all at once."""
+    """Embed texts to search for: float32 of shape (dims,) for each. One request where the model
+    embeds a query as it does a text.
+    """
 
     embedder: Embeds
     texts: Sequence[str]
@@ -202,10 +204,10 @@ class EmbedQueries(Command[list[np.ndarray[Any, Any]]]):
         return False
 
     def perform(self, database: Any) -> list[np.ndarray[Any, Any]]:
-        return [self.embedder.embed_query(text) for text in self.texts]
+        return [*self.embedder.embed_queries(self.texts)]
 
     async def aperform(self, database: Any) -> list[np.ndarray[Any, Any]]:
-        return await asyncio.gather(*(self.embedder.aembed_query(text) for text in self.texts))
+        return [*await self.embedder.aembed_queries(self.texts)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -503,7 +503,7 @@ def test_the_closest_are_found_where_vectors_share_a_large_component(
         assert keys(store.search(NS, query=f"{query}")) == [f"{n}" for n in truth]
 
 
-async def test_the_queries_of_a_batch_are_embedded_before_anything(
+async def test_the_queries_of_a_batch_are_embedded_by_one_call_before_anything(
     store: Calls, embedder: CountingEmbedder
 ) -> None:
     await store("batch", [PutOp(NS, key, {"text": text}) for key, text in FACTS.items()])
@@ -516,7 +516,7 @@ async def test_the_queries_of_a_batch_are_embedded_before_anything(
             SearchOp(NS, query="cat", limit=2),
         ],
     )
-    assert sorted(embedder.texts) == ["car", "cat"]
+    assert [sorted(call) for call in embedder.calls] == [["car", "cat"]]
     assert (keys(first), keys(second), keys(third)[0]) == (["cat"], ["car"], "cat")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from pymongo import MongoClient
 from pymongo.errors import AutoReconnect
 
 from mongomem import LocalServer
+from mongomem.store.plans.index_sync import _Loading
 from mongomem.store.store import MongoStore
 from mongomem.store.vectors.memory_index import Columns, MemoryIndex
 from support.savers import KINDS, client_of
@@ -75,6 +77,35 @@ async def test_a_connection_that_is_lost_again_is_told(failing_uri: str, kind: s
             fail(failing_uri, "off")
         found = await store("search", NS, query="fish number7", limit=100)
     assert "k0007" in keys(found)
+
+
+def test_two_loads_that_overlap_miss_nothing(
+    mongo_client: MongoClient, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search whose load takes longer than its claim holds, and another one that loads meanwhile:
+    what changed behind the beginning of the first and before that of the second is found.
+    """
+    monkeypatch.setattr("mongomem.store.vectors.index_cache.LOAD_SECONDS", 0.0)
+    monkeypatch.setattr("mongomem.store.vectors.watermark.ALLOWED_LATENESS_SECONDS", 0)
+    monkeypatch.setattr("mongomem.store.context.CHECK_VALID_SECONDS", 0.0)
+    index = words(fields=["text"])
+    MongoStore(mongo_client, database_name, index=index).batch(WRITES)
+    store, taken, take = MongoStore(mongo_client, database_name, index=index), [], _Loading.take
+
+    def interrupted(loading: _Loading, items: Columns) -> bool:
+        wants_more = take(loading, items)
+        taken.append(items)
+        if len(taken) == 1:
+            other = MongoStore(mongo_client, database_name, index=index)
+            other.put(NS, "k0001", {"text": "cat"})
+            time.sleep(2)  # a floor is a whole second of the server's time
+            assert keys(store.search(NS, query="cat", limit=1)) == ["k0001"]
+        return wants_more
+
+    monkeypatch.setattr(_Loading, "take", interrupted)
+    store.search(NS, query="cat", limit=1)
+    assert len(taken) == 6
+    assert keys(store.search(NS, query="cat", limit=1)) == ["k0001"]
 
 
 def test_a_prefix_that_is_scanned_counts_no_item_twice(failing_uri: str) -> None:

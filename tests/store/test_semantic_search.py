@@ -503,6 +503,23 @@ def test_the_closest_are_found_where_vectors_share_a_large_component(
         assert keys(store.search(NS, query=f"{query}")) == [f"{n}" for n in truth]
 
 
+@pytest.mark.parametrize("metric", ["cosine", "dot"])
+def test_one_of_many_that_share_nothing_else_with_the_query_is_found(
+    mongo_client: MongoClient, database_name: str, metric: str
+) -> None:
+    """What it shares is less than a level of its code, so that all codes score zero."""
+
+    def count(texts: Sequence[str]) -> list[list[int]]:
+        return [[text.count("the"), text.count("dog"), text.count("cat")] for text in texts]
+
+    index: Any = {"embed": count, "dims": 3, "fields": ["t"], "rank": "vector", "metric": metric}
+    store = MongoStore(mongo_client, database_name, index=index)
+    texts = [f"{'the ' * 300}{'dog' * (n == 450)}" for n in range(500)]
+    store.batch([PutOp(NS, f"{n:03}", {"t": text}) for n, text in enumerate(texts)])
+    assert keys(store.search(NS, query="dog", limit=1)) == ["450"]
+    assert keys(store.search(NS, query="cat", limit=300)) == [f"{n:03}" for n in range(300)]
+
+
 async def test_the_queries_of_a_batch_are_embedded_by_one_call_before_anything(
     store: Calls, embedder: CountingEmbedder
 ) -> None:

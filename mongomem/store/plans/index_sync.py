@@ -129,18 +129,20 @@ async def synced_index(scope: IndexScope) -> SyncedIndex | None:
 async def _ensure_loaded(scope: IndexScope, cached: CachedIndex) -> bool:
     """Load an index that is not loaded, or wait for the search that does; say if it is this."""
     while not cached.watermark.loaded:
-        if cached.claim_load(scope.context.monotonic()):
-            try:
-                await _load(scope, cached)
-            finally:
-                cached.release_load()
-            return True
-        await Sleep(WAIT_SECONDS)
+        if not cached.claim_load(scope.context.monotonic()):
+            await Sleep(WAIT_SECONDS)
+            continue
+        try:
+            if await _load(scope, cached):
+                return True
+        finally:
+            cached.release_load()
     return False
 
 
-async def _load(scope: IndexScope, cached: CachedIndex) -> None:
-    """Read a prefix for the first time, in the order of ids; stop where it gets too large.
+async def _load(scope: IndexScope, cached: CachedIndex) -> bool:
+    """Read a prefix for the first time, in the order of ids; stop where it gets too large. Say
+    whether no other search was faster.
 
     Timestamps are left out, since 5,000 of them cost 3 ms. So what changed within the last seconds
     is read once more by the next search.
@@ -148,11 +150,9 @@ async def _load(scope: IndexScope, cached: CachedIndex) -> None:
     context = scope.context
     began = context.monotonic()
     server_time, newest = await _server_clock(scope)
-    await read_items(scope, partial(_Loading, scope, cached), LOADED_AT_ONCE)
+    loading = await read_items(scope, partial(_Loading, scope), LOADED_AT_ONCE)
     read = ChangeRead(newest, began, context.monotonic(), server_time, context.latest_timestamp())
-    cached.advance(read)
-    cached.has_unique_timestamps = server_time > 0
-    cached.compact({})
+    return cached.take_loaded(loading.index, read, has_unique_timestamps=server_time > 0)
 
 
 async def _server_clock(scope: IndexScope) -> tuple[int, list[Timestamp]]:
@@ -230,16 +230,19 @@ async def _read_into(scope: IndexScope, reader: ItemReader, part_size: int) -> N
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Loading:
-    """Loads items into an index, until it is larger than is allowed."""
+    """Loads items into an index of its own, until it is larger than is allowed."""
 
     scope: IndexScope
-    cached: CachedIndex
+    index: MemoryIndex = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.index = self.scope.empty_index()
 
     def take(self, items: Columns) -> bool:
-        note_damaged(self.scope, self.cached.load(items))
-        return self.cached.size <= self.scope.context.index_cache.limit
+        note_damaged(self.scope, self.index.load(items))
+        return self.index.size <= self.scope.context.index_cache.limit
 
 
 async def _upsert(scope: IndexScope, cached: CachedIndex, changes: Sequence[Change]) -> None:

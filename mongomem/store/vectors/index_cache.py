@@ -19,7 +19,7 @@ from mongomem.engine.locks import Guarded
 from mongomem.store.vectors.fusion import Ranking
 from mongomem.store.vectors.known_changes import NOTHING, Numbers, as_numbers
 from mongomem.store.vectors.matching_ids import MatchingIds
-from mongomem.store.vectors.memory_index import Change, Columns, MemoryIndex
+from mongomem.store.vectors.memory_index import Change, MemoryIndex
 from mongomem.store.vectors.selection import Candidate
 from mongomem.store.vectors.watermark import HIGHEST_TIMESTAMP, ChangeRead, Watermark
 from mongomem.store.words.bm25 import Hashes, TermStatistics
@@ -109,6 +109,22 @@ class CachedIndex(Guarded):
         """End the claim: where the index is not loaded, the next caller may load it."""
         self._claimed_until = 0.0
 
+    def take_loaded(
+        self, index: MemoryIndex, read: ChangeRead, *, has_unique_timestamps: bool
+    ) -> bool:
+        """Take the index that a caller has loaded, unless another one was faster, whose claim had
+        ended; return whether it is this one. Two loads must not fill one index: the floor of the
+        later one is too high for what the earlier one has read.
+        """
+        with self._lock:
+            if self.watermark.loaded:
+                return False
+            self.index, self._compacted_count = index, index.item_count
+            self.version += 1
+            self.has_unique_timestamps = has_unique_timestamps
+            self.watermark.advance(read)
+            return True
+
     def defers(self, count: int) -> bool:
         """Decide whether so many changes stay out of the index for this search."""
         with self._lock:
@@ -141,12 +157,6 @@ class CachedIndex(Guarded):
         """See `MemoryIndex.timestamps`."""
         with self._lock:
             return self.index.timestamps(ids)
-
-    def load(self, items: Columns) -> list[str]:
-        """See `MemoryIndex.load`."""
-        with self._lock:
-            self._note_added(items.ids)
-            return self.index.load(items)
 
     def upsert(self, changes: Iterable[Change], latest: Timestamp = HIGHEST_TIMESTAMP) -> list[str]:
         """See `MemoryIndex.upsert`."""

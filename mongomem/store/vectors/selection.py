@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from heapq import nlargest
 from typing import TypeAlias
 
 import numpy as np
@@ -82,18 +83,21 @@ def _best_row_of_each(rows: Iterable[RankedRow]) -> list[RankedRow]:
     return sorted(best.values(), key=lambda ranked: (-ranked[0], ranked[2]))
 
 
-def _limit_ties(ranked: Iterable[RankedRow], residuals: Vector, limit: int) -> list[Candidate]:
+def _limit_ties(ranked: Sequence[RankedRow], residuals: Vector, limit: int) -> list[Candidate]:
     """Keep at most `limit` candidates that are tied.
 
     Candidates are tied where their scores and their residuals are equal: different vectors with
     equal codes have different residuals. A score of zero is an exception: items that share no
-    dimension with the query are tied whatever their residuals are.
+    dimension with the query are tied whatever their residuals are. Of these as many are kept
+    besides whose residuals are largest: what they share may be too little for a code.
     """
+    unscored = [row for score, row, _ in ranked if not score]
+    uncertain = {*nlargest(limit, unscored, key=residuals.__getitem__)}
     seen: Counter[tuple[float, float]] = Counter()
     kept: list[Candidate] = []
     for score, row, item in ranked:
         tie = (score, float(residuals[row]) if score else 0.0)
         seen[tie] += 1
-        if seen[tie] <= limit:
+        if seen[tie] <= limit or row in uncertain:
             kept.append((score, item))
     return kept

@@ -25,6 +25,7 @@ from mongomem.store.vectors.quantization import (
     Metric,
     quantize,
 )
+from mongomem.store.vectors.watermark import ChangeRead
 
 
 def at(number: int) -> Timestamp:
@@ -93,6 +94,15 @@ def test_one_caller_at_a_time_loads_an_index() -> None:
     assert cached.claim_load(100.0 + LOAD_SECONDS)
     cached.release_load()
     assert cached.claim_load(100.0 + LOAD_SECONDS)
+
+
+def test_the_faster_of_two_loads_counts() -> None:
+    cached = IndexCache(limit=10**9).get("u1", lambda: MemoryIndex(2, "cosine"))
+    first, second = MemoryIndex(2, "cosine"), MemoryIndex(2, "cosine")
+    read = ChangeRead([], 1.0, 2.0, 100)
+    assert cached.take_loaded(first, read, has_unique_timestamps=True)
+    assert not cached.take_loaded(second, read, has_unique_timestamps=False)
+    assert (cached.index, cached.has_unique_timestamps) == (first, True)
 
 
 def test_few_changes_are_deferred_a_few_times_in_a_row() -> None:

@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 import random
+import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -21,6 +22,7 @@ from mongomem.errors import ConfigurationError, IndexMismatchError, InvalidInput
 from mongomem.store.documents.stored_item import ExplainedItem
 from mongomem.store.words.analysis import analyser_for
 from mongomem.store.words.bm25 import K1, B
+from mongomem.store.words.query import Phrase
 from support.bag_of_words import bag_of_words
 from support.savers import KINDS, client_of
 from support.stores import DIMS, keys, store_of, store_on, words
@@ -300,6 +302,23 @@ def test_any_query_gets_an_answer(
     else:
         found = {*keys(store.search(NS, query=query))}
         assert found == (set() if is_phrase else {f"k{n}" for n in range(len(texts))})
+
+
+async def test_a_phrase_is_looked_for_off_the_event_loop(
+    mongo_uri: str, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_in, threads = Phrase.is_in, list[threading.Thread]()
+
+    def noted(phrase: Phrase, folded: str) -> bool:
+        threads.append(threading.current_thread())
+        return is_in(phrase, folded)
+
+    monkeypatch.setattr(Phrase, "is_in", noted)
+    async with store_of("awaiting", mongo_uri, database_name, index=WORDS) as store:
+        await store("put", NS, "a", {"text": "the red bird"})
+        assert keys(await store("search", NS, query='"red bird"')) == ["a"]
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 def test_a_phrase_is_found_in_a_text_of_a_million_marks(

@@ -35,7 +35,7 @@ from mongomem.engine.commands import (
     Find,
     slices,
 )
-from mongomem.engine.effects import Compute
+from mongomem.engine.effects import HEAVY_BYTES, Compute
 from mongomem.errors import CorruptDataError
 from mongomem.store.context import Context
 from mongomem.store.documents.filter_query import name_of_query
@@ -312,7 +312,9 @@ async def _rescore(
         documents = await find_by_id(query.context, ids, query.fields, narrowed)
         if not narrowed and len(documents) < len(ids):
             candidates.on_missing({*ids} - {document["_id"] for document in documents})
-        rescored.scored |= _scores(query, ranking, documents)
+        score = partial(_scores, query, ranking, documents)
+        # A phrase is looked for in all of an item's texts, which may be megabytes.
+        rescored.scored |= await Compute(score, HEAVY_BYTES if query.phrases else 0)
     rescored.seen.update(new)
 
 

@@ -199,8 +199,9 @@ async def test_a_sync_subgraph_of_an_awaited_graph_keeps_its_state(
     child = StateGraph(State)
     child.add_node("ask", lambda state: {"log": [f"answer {interrupt('well?')}"]})
     inner = child.add_edge(START, "ask").compile(checkpointer=has_memory)
+    # Before Python 3.11 LangGraph hands the config of a task on where it is passed, and only there.
     parent = StateGraph(State).add_node(
-        "call", lambda state: inner.invoke({"topic": state["topic"]})
+        "call", lambda state, config: inner.invoke({"topic": state["topic"]}, config)
     )
     graph = parent.add_edge(START, "call").compile(checkpointer=memory.saver)
     assert "__interrupt__" in await graph.ainvoke({"topic": "tea"}, THREAD)

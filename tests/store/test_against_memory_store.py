@@ -188,7 +188,8 @@ def test_every_answer_is_that_of_in_memory_store(
     kind: str, mongo_uri: str, database_name: str
 ) -> None:
     with ExitStack() as stack:
-        loop = stack.enter_context(asyncio.Runner()).get_loop()
+        loop = asyncio.new_event_loop()
+        stack.callback(loop.close)
         client: Any
         if kind == "awaiting":
             client = AsyncMongoClient(mongo_uri)
